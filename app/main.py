@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
 from app.api.http import problem_responses
+from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
 from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
@@ -57,7 +59,11 @@ def build() -> ASGIApp:
         await run_in_threadpool(spaces.warn_other_spaces)
         await run_in_threadpool(dynamics_plugins.announce_plugins)
         writing = asyncio.create_task(_write_accepted(accepted))
+        listener = HealthListener()
+        if (health_port := settings().health_port) is not None:
+            await listener.start(settings().host, health_port)
         yield
+        await listener.stop()
         writing.cancel()
         await run_in_threadpool(accepted.write)
         await run_in_threadpool(tracing.stop)
@@ -114,6 +120,7 @@ def build() -> ASGIApp:
     openapi.install(app)
     if shown:
         app.include_router(docs_page.router)
+    app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
     return serve_ingest(app, StreamWriter(redis), nudger, accepted)
 
 

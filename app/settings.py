@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 KIB = 1024
@@ -68,8 +68,17 @@ class Settings(BaseSettings):
     """Address the API listens on."""
     port: int = Field(8000, ge=0, le=65535)
     """Port the API listens on; 0 picks a free port."""
+    health_port: int | None = Field(None, ge=1, le=65535)
+    """Further port for `/healthz` and `/readyz`, for probes: connections that fill the API's port don't affect it. The
+    API's port serves both as well."""
+    connections_max: int = Field(8192, ge=64)
+    """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
+    one closes."""
     public_url: str | None = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
+    """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
+    `X-Forwarded-For` names the caller, for the limit on failed log-ins."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -81,9 +90,9 @@ class Settings(BaseSettings):
     """Number of tenants that `/metrics` shows by name, those with the longest queues first. 0: none."""
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB)
     """Maximum size of a request body."""
-    request_headers_timeout_seconds: float = Field(20, ge=0.1)
-    """Timeout for receiving request headers, also the keep-alive timeout. Keep it longer than the idle timeout of
-    clients, so that they close idle connections first."""
+    request_headers_timeout_seconds: float = Field(5, ge=0.1)
+    """Timeout for receiving request headers, also the keep-alive timeout: it limits how long a silent connection keeps
+    its place. A proxy that reuses connections should close idle ones earlier."""
     request_body_timeout_seconds: float = Field(15, gt=0)
     """Timeout for receiving a request body."""
     request_memories_max: int = Field(1000, ge=1, le=4096)
@@ -277,6 +286,11 @@ class Settings(BaseSettings):
     """Minimum log level."""
     failpoints: Annotated[frozenset[str], NoDecode] = frozenset()
     """Tests only: names of places where the process kills itself."""
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _networks(cls, given: object) -> object:
+        return tuple(filter(None, map(str.strip, given.split(",")))) if isinstance(given, str) else given
 
     @field_validator("failpoints", "llm_hosts", mode="before")
     @classmethod

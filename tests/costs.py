@@ -25,7 +25,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("slow_tests.txt")
 COSTLY_SECONDS = 0.15  # mean over a test's parameters, of the test's process and the servers that work for it
-QUICK_PROGRAMS = frozenset({"git"})
+QUICK_PROGRAMS = frozenset({"git", "uname"})  # `platform` runs uname for the first request of the openai client
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 

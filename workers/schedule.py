@@ -4,9 +4,9 @@
 so a lost message costs seconds; `expires` prevents a pile-up while workers are unavailable. Running two beats is
 harmless.
 
-`DEFAULT_SCHEDULE` lists the kinds of jobs for which each tenant has a row in PostgreSQL, where they can be paused and
-started manually; the tick inserts missing rows. Their times are set by `night` in the tenant's policy; the steps of a
-night are listed in order in `app/services/night/steps.py`.
+Each tenant also has a row in PostgreSQL for each kind of job in `DEFAULT_SCHEDULE` (`app/services/jobs/schedule.py`),
+where it can be paused and started manually. Its times are set by `night` in the tenant's policy; the steps of a night
+are listed in order in `app/services/night/steps.py`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ SAFETY_NETS: Final = (
     Net(queues.TICK, 5),
     Net(queues.FIGURES, 15),
 )
-
-DEFAULT_SCHEDULE: Final = ("night",)
 
 
 def beat_entries() -> dict[str, dict[str, object]]:

@@ -86,7 +86,7 @@ class Action:
 
         Args:
             act: Fixed name of the action.
-            target: Id or fixed name of the object.
+            target: Id or fixed name of the object; a name from the request must have been found before.
         """
         operator_log.record_action(self.tenant_id, self.key_id, act, str(target), self.reason)
 
@@ -102,7 +102,7 @@ async def load_viewer(request: Request) -> Viewer:
         LoggedOut: No session, or its key is no longer valid.
     """
     session = sessions.open_session(request.cookies.get(sessions.COOKIE))
-    if session is None:
+    if session is None or await run_in_threadpool(sessions.has_ended, session):
         raise LoggedOut
     try:
         caller = await cache.known(session.key_id)

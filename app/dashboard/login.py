@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse
 from app.api.http.auth import cache
 from app.dashboard import rendering, sessions
 from app.dashboard.access import LOOKS, Action, check_origin, read_form, require_action
+from app.dashboard.caller_address import caller_address
 from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError, FieldError, Invalid, NotAuthenticated
 
@@ -37,20 +38,17 @@ class LoginFailures:
         """Start without failures."""
         self._by_address: OrderedDict[str, list[float]] = OrderedDict()
 
-    def check(self, address: str) -> None:
-        """Check an address against the rate limit.
+    def record(self, address: str) -> None:
+        """Record a failed log-in. Log-ins with a valid key are never refused.
 
         Raises:
-            TooMany: The address has too many recent failures.
+            TooManyLogins: The address has too many recent failures.
         """
         recent = self._recent(address)
         if len(recent) >= TRIES:
             wait = round(TRIES_SECONDS - (time.monotonic() - recent[0])) + 1
             raise TooManyLogins(f"try again in {wait} s", retry_after_seconds=wait)
-
-    def record(self, address: str) -> None:
-        """Record a failed log-in."""
-        self._by_address[address] = [*self._recent(address), time.monotonic()]
+        self._by_address[address] = [*recent, time.monotonic()]
         self._by_address.move_to_end(address)
         while len(self._by_address) > _ADDRESSES_MAX:
             self._by_address.popitem(last=False)
@@ -73,13 +71,11 @@ async def asked(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     """Start a session if the key is valid and has a suitable scope."""
     check_origin(request)
-    address = request.client.host if request.client else ""
-    failures.check(address)
     form = await read_form(request)
     try:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
-        failures.record(address)
+        failures.record(caller_address(request))
         return rendering.page(request, None, "log_in", 401, wrong="This key is invalid: unknown, revoked or expired.")
     if not caller.scopes & set(LOOKS):
         return rendering.page(
@@ -92,9 +88,10 @@ async def log_in(request: Request) -> Response:
     return _redirect_with_cookie(sessions.seal_session(sessions.start_session(caller.key_id, caller.tenant_id)), "")
 
 
-@router.post("/log-out", dependencies=[Depends(require_action("", asks_why=False))])
-async def log_out() -> Response:
-    """End the session by deleting its cookie."""
+@router.post("/log-out")
+def log_out(acting: Annotated[Action, Depends(require_action("", asks_why=False))]) -> Response:
+    """End the session: the server refuses its cookie from now on, and the browser deletes it."""
+    sessions.end_session(acting.viewer.session)
     answer = RedirectResponse(f"{PREFIX}/log-in", 303)
     answer.delete_cookie(sessions.COOKIE, path="/", secure=True, httponly=True, samesite="strict")
     return answer

@@ -1,7 +1,8 @@
 """Dashboard sessions: a signed cookie with the id of an API key, never its secret.
 
 Sessions aren't stored on the server. Each request looks the key up by its id, so revoking a key ends its sessions
-within seconds, and pages work while Redis or PostgreSQL is down.
+within seconds. A log-out stores a digest of the session in Redis until its cookie expires. While Redis is down, pages
+work, and only the process that served the log-out knows of it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import hashlib
 import hmac
 import os
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 from uuid import UUID
 
 import msgspec
+import structlog
 
+from app.clients.redis import ended_sessions
+from app.clients.redis.connection import RedisError
 from app.domain.ingest.json_input import precompile
 from app.errors import Misconfigured
 from app.services.security import encryption_keys
@@ -27,6 +32,12 @@ COOKIE: Final = "__Host-ebbing"
 """Browsers accept the `__Host-` prefix only for Secure, host-only cookies with the path `/`."""
 SESSION_SECONDS: Final = 12 * 3600
 _MAC_BYTES: Final = 32
+_ENDED_HERE_MAX: Final = 10_000
+
+log = structlog.get_logger(__name__)
+
+_ended_here: OrderedDict[str, None] = OrderedDict()
+"""Digests of the sessions that ended in this process."""
 
 
 @precompile
@@ -69,6 +80,34 @@ def open_session(value: str | None) -> Session | None:
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return None
     return session if 0 <= time.time() - session.began < SESSION_SECONDS else None
+
+
+def end_session(session: Session) -> None:
+    """End a session for all processes; while Redis is unavailable, for this process."""
+    digest = _digest(session)
+    _ended_here[digest] = None
+    while len(_ended_here) > _ENDED_HERE_MAX:
+        _ended_here.popitem(last=False)
+    try:
+        ended_sessions.add(digest, session.began + SESSION_SECONDS - int(time.time()))
+    except RedisError as error:
+        log.warning("log_out_not_stored", error=type(error).__name__)
+
+
+def has_ended(session: Session) -> bool:
+    """Return whether the session's user has logged out."""
+    digest = _digest(session)
+    if digest in _ended_here:
+        return True
+    try:
+        return ended_sessions.contains(digest)
+    except RedisError as error:
+        log.warning("redis_away", error=type(error).__name__)
+        return False
+
+
+def _digest(session: Session) -> str:
+    return hashlib.sha256(session.nonce.encode()).hexdigest()
 
 
 def csrf_token(session: Session) -> str:

@@ -14,6 +14,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from ops.bench import (
+    connections,
     consolidation,
     dashboard,
     drain,
@@ -35,6 +36,7 @@ from ops.bench.place import Place
 
 BENCHMARKS: dict[str, Callable[[Place, Plan], Iterator[Figure]]] = {
     "ingest": ingest.measure,
+    "connections": connections.measure,
     "drain": drain.measure,
     "stages": stages.measure,
     "search": search.measure,

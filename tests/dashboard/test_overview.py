@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
-from typing import Any, cast
 
 import pytest
 
@@ -14,7 +13,7 @@ from app import heartbeats, queues, shutdown
 from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, QUEUE
 from app.clients.redis.connection_check import verify_connections
-from app.dashboard import rendering
+from app.dashboard import rendering, sessions
 from app.dashboard.access import Viewer
 from app.dashboard.pages import overview, runbook
 from app.domain import operator_advice
@@ -29,7 +28,6 @@ from app.store.core import database
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
-from workers.schedule import DEFAULT_SCHEDULE
 
 Visit = Callable[..., Visitor]
 
@@ -39,7 +37,7 @@ def well(api: Api) -> None:
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)
     api.tenant  # noqa: B018 - creates the tenant before the tick
-    schedule.insert_due_runs(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(schedule.DEFAULT_SCHEDULE)
 
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
@@ -206,7 +204,8 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
 
     async def read() -> list[bytes]:
         streams = overview.Streams()
-        viewer = Viewer(cast("Any", None), api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
+        session = sessions.start_session(api.tenant.key_id, api.tenant.tenant_id)
+        viewer = Viewer(session, api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
         found = await asyncio.wait_for(first_events(viewer, streams), 10)
         assert streams.count == 0
         return found
@@ -220,6 +219,13 @@ def test_the_stream_sends_the_page_as_it_changes(api: Api, well: None, visit: Vi
     assert all(line.startswith(b"data: ") for line in event.strip().splitlines()[1:])
     assert "No problems found" in said(event.decode())
     assert visitor.get("/now").status_code == 200
+
+
+def test_a_stream_ends_with_its_session(api: Api) -> None:
+    session = sessions.start_session(api.tenant.key_id, api.tenant.tenant_id)
+    viewer = Viewer(session, api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
+    sessions.end_session(session)
+    assert api.run(first_events(viewer, overview.Streams())) == []
 
 
 def test_too_many_streams_are_refused_and_the_page_asks_by_itself(

@@ -22,7 +22,6 @@ from tests.dashboard.visitor import Visitor, cookie_of, said
 from tests.service import Service
 from tests.statements import watched
 from tests.waiting import PATIENCE_SECONDS
-from workers.schedule import DEFAULT_SCHEDULE
 
 Visit = Callable[..., Visitor]
 
@@ -78,7 +77,7 @@ def test_memories_letters_night_and_budget(service: Service) -> None:
     service.send(tenant.tenant_id, "x", "y")
     service.post(tenant.tenant_id, b"no JSON")
     service.work()
-    schedule.insert_due_runs(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(schedule.DEFAULT_SCHEDULE)
     schedule.run(tenant.tenant_id, "night", None, "k")
     budget.spend_tokens(tenant.tenant_id, "score", "m", Usage(1, 900, 0, 50))
     [found] = tenant_comparison.waiting_longest()

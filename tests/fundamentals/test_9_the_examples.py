@@ -21,7 +21,6 @@ from app.cli import app
 from app.domain.policy.api_keys import SCOPES
 from tests.fundamentals.service import Service
 from tests.installation import make_tenant
-from tests.waiting import until
 
 NOT_HERE = {
     *("run", "demo", "simulate"),  # start servers of their own: tests/cli and tests/test_embedded.py
@@ -80,7 +79,6 @@ class Shop:
             (folder / name).write_text(text)
 
     def prepare(self) -> None:
-        until(lambda: json.loads(self.run("schedule", "--json"))["schedule"], "the tenant has its night")
         self.run("policy", "set", "--set=record_searches=true", "--yes")
         self.run("ingest", str(self.folder / "memories.jsonl"), "--wait")
         (self.folder / "more.jsonl").write_text(

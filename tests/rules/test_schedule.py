@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.services.jobs.runner import KINDS
-from workers.schedule import DEFAULT_SCHEDULE
+from app.services.jobs.schedule import DEFAULT_SCHEDULE
 
 
 @pytest.mark.parametrize("task", DEFAULT_SCHEDULE)

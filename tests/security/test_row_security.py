@@ -11,14 +11,18 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from app.services.jobs import schedule
 from app.store.core import database
 from tests.service import Service
 
-# Ids, times and numbers without content: any worker may look for work in these tables.
+# Ids, times and numbers without content. A transaction without a tenant, such as a worker's that looks for work, sees
+# all rows; a tenant's transaction sees its own.
 SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
-    *("rating_turns", "usage", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
+    *("rating_turns", "tenant_spaces", "jobs", "ebbing_keys.erasure_ledger"),
 }
+# A tenant's budget also depends on the total of all tenants: tokens and costs by day.
+UNGUARDED = {"usage"}
 WITHOUT_TENANT = {
     *("embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"),
     *("queue_identity", "accepted_requests"),
@@ -56,7 +60,7 @@ def guarded(service: Service) -> list[str]:
         "WHERE table_schema IN ('public', 'ebbing_keys') AND column_name = 'tenant_id' "
         "AND (table_schema, table_name) IN (SELECT schemaname, tablename FROM pg_tables) ORDER BY 1"
     )
-    return [table for (table,) in found if table not in SHARED]
+    return [table for (table,) in found if table not in SHARED | UNGUARDED]
 
 
 def test_every_table_is_guarded_or_known_to_be_shared(service: Service, guarded: list[str]) -> None:
@@ -65,14 +69,14 @@ def test_every_table_is_guarded_or_known_to_be_shared(service: Service, guarded:
         "WHERE schemaname IN ('public', 'ebbing_keys')"
     )
     tables = {table for (table,) in found}
-    assert tables - set(guarded) == SHARED | WITHOUT_TENANT
+    assert tables - set(guarded) == SHARED | UNGUARDED | WITHOUT_TENANT
     found = service.rows(
         f"SELECT {named('nspname', 'relname')}, relrowsecurity, relforcerowsecurity "  # noqa: S608 - constants
         "FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
         "WHERE relkind IN ('r', 'p') AND nspname IN ('public', 'ebbing_keys')"
     )
     security = {table: (enabled, forced) for table, enabled, forced in found}
-    assert {table for table in guarded if security[table] != (True, True)} == set()
+    assert {table for table in [*guarded, *SHARED] if security[table] != (True, True)} == set()
 
 
 def test_a_view_shows_no_more_than_its_reader_may_see(service: Service) -> None:
@@ -88,13 +92,30 @@ def test_every_policy_is_for_all_commands_and_checks_what_is_written(service: Se
         "FROM pg_policies"
     )
     policies = {table: rest for table, *rest in found}
-    assert set(policies) == set(guarded)
-    assert len(found) == len(guarded)
-    [same] = {tuple(rest) for rest in policies.values()}
-    permissive, roles, command, reads, writes = same
-    assert (permissive, roles, command) == ("PERMISSIVE", "{public}", "ALL")
-    assert reads == writes
-    assert "NULLIF(current_setting('ebbing.tenant'::text, true), ''::text)" in reads
+    assert set(policies) == {*guarded, *SHARED}
+    assert len(found) == len(policies)
+    for tables, is_shared in ((guarded, False), (SHARED, True)):
+        [(permissive, roles, command, reads, writes)] = {tuple(policies[table]) for table in tables}
+        assert (permissive, roles, command) == ("PERMISSIVE", "{public}", "ALL")
+        assert reads == writes
+        assert "NULLIF(current_setting('ebbing.tenant'::text, true), ''::text)" in reads
+        assert (" OR " in reads) is is_shared
+
+
+def test_a_tenants_transaction_sees_its_own_rows_of_shared_tables(service: Service) -> None:
+    own, other = service.tenant().tenant_id, service.tenant().tenant_id
+    for tenant_id in (own, other):
+        schedule.list_schedules(tenant_id)
+    for table in ("tenants", "api_keys", "schedules"):
+        query = text(f"SELECT DISTINCT tenant_id FROM {table}")  # noqa: S608 - constants
+        with database.tenant(own) as tx:
+            assert list(tx.execute(query).scalars()) == [own], table
+        with database.shared() as tx:
+            assert {own, other} <= set(tx.execute(query).scalars()), table
+    with database.tenant(own) as tx, suppress(DBAPIError):
+        tx.execute(text("UPDATE schedules SET paused = true WHERE tenant_id = :other"), {"other": other})
+    [view] = schedule.list_schedules(other)
+    assert not view.schedule.paused
 
 
 def test_no_role_of_the_service_can_pass_by_but_the_drain(service: Service) -> None:

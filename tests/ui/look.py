@@ -15,6 +15,16 @@ document.addEventListener("securitypolicyviolation", function (event) {
   console.error("policy: " + event.violatedDirective + " " + event.blockedURI);
 });
 """
+_TOO_WIDE: Final = """
+(function () {
+  const root = document.documentElement;
+  const edge = one => one.getBoundingClientRect().right;
+  if (root.scrollWidth <= root.clientWidth) return [];
+  const wide = [...document.querySelectorAll("body *")].filter(one => edge(one) > root.clientWidth);
+  const shown = wide.slice(0, 20).map(one => `${one.tagName.toLowerCase()}.${one.className} ${edge(one)}`);
+  return [`page ${root.scrollWidth}`, ...shown];
+})()
+"""
 
 
 class Look:
@@ -72,10 +82,10 @@ class Look:
         self.page.screenshot(path=place, full_page=True)
         return place
 
-    def too_wide(self) -> int:
-        """Return by how many pixels the page is wider than the screen."""
-        width: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return width
+    def too_wide(self) -> list[str]:
+        """Return the elements that make the page wider than the screen, with their right edges in pixels."""
+        found: list[str] = self.page.evaluate(_TOO_WIDE)
+        return found
 
     def barriers(self) -> list[str]:
         """Return the violations that axe-core finds on the page."""

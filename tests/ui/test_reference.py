@@ -35,5 +35,5 @@ def test_the_reference_opens_with_the_first_calls_and_asks_no_other_site(
     assert asked
     assert [url for url in asked if not url.startswith(household.url)] == []
     assert eye.complaints == []
-    assert eye.too_wide() <= 0
+    assert not eye.too_wide()
     assert [found for found in eye.barriers() if not found.startswith(SWAGGERS_OWN)] == []

@@ -8,13 +8,12 @@ from app import queues
 from app.services.jobs import runner, schedule
 from app.services.monitoring import fleet_gauges
 from workers.base import task
-from workers.schedule import DEFAULT_SCHEDULE
 
 
 @task(queues.TICK)
 def tick() -> None:
     """Start scheduled work that is due."""
-    schedule.insert_due_runs(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(schedule.DEFAULT_SCHEDULE)
 
 
 @task(queues.FIGURES)

@@ -12,8 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.http import metrics_endpoint, responses
 from app.api.http.auth import Reader, cache
+from app.api.http.health_listener import describe_liveness, describe_readiness
 from app.errors import NotFound
-from app.services.monitoring import probes, stats
+from app.services.monitoring import stats
 from app.settings import settings
 
 router = APIRouter(tags=["status"])
@@ -22,16 +23,15 @@ router = APIRouter(tags=["status"])
 @router.get("/healthz", summary="Liveness check")
 async def healthz() -> Response:
     """Return 200 without checking any dependency."""
-    return responses.answer({"status": "ok"})
+    status, shown = describe_liveness()
+    return responses.answer(shown, status)
 
 
 @router.get("/readyz", summary="Readiness check")
 def readyz() -> Response:
     """Return 200 if PostgreSQL, its schema and Redis are healthy and 503 otherwise, with the state of each."""
-    found = [{"name": one.name, "well": one.severity == "ok", "detail": one.detail} for one in probes.readiness()]
-    is_ready = all(one["well"] for one in found)
-    shown = {"status": "ready" if is_ready else "not ready", "dependencies": found}
-    return responses.answer(shown, 200 if is_ready else 503)
+    status, shown = describe_readiness()
+    return responses.answer(shown, status)
 
 
 @router.get("/v1/stats", summary="Statistics of the caller's tenant")

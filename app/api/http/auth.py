@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
+from app.api.http.query_parameters import refuse_unknown
 from app.api.http.request_body import header
 from app.domain.policy import api_keys
 from app.errors import NotAllowed, NotAuthenticated, Unavailable
@@ -64,8 +65,12 @@ class KeyCache:
             Unavailable: The key isn't cached and the database is down.
         """
         given = header(scope, b"authorization") or ""
+        if not given.strip():
+            raise NotAuthenticated("the request has no API key: send `Authorization: Bearer ebb_…`")
         scheme, _, token = given.partition(" ")
-        found = await self.presented(token.strip() if scheme.lower() == "bearer" else "")
+        if scheme.lower() != "bearer":
+            raise NotAuthenticated("the header `Authorization` must begin with `Bearer`, as in `Bearer ebb_…`")
+        found = await self.presented(token.strip())
         if needed not in found.scopes:
             raise NotAllowed(f"this request requires a key with the scope {needed!r}")
         return found
@@ -79,7 +84,7 @@ class KeyCache:
         """
         presented = api_keys.parse(token)
         if presented is None:
-            raise NotAuthenticated("send `Authorization: Bearer ebb_…` with a key of this service")
+            raise NotAuthenticated("this isn't a complete key of Ebbing, which begins with `ebb_`: copy the whole key")
         key = await self._key(presented.key_id)
         matches = api_keys.matches_digest(presented.secret, key.digest if key else _ABSENT)
         return _caller(key if matches else None)
@@ -134,10 +139,12 @@ cache = KeyCache()
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """Return a dependency that requires a key with this scope."""
+    """Return a dependency that requires a key with this scope, and refuses unknown query parameters."""
 
     async def caller(request: Request) -> Caller:
-        return await cache.caller(request.scope, scope)
+        found = await cache.caller(request.scope, scope)
+        refuse_unknown(request)
+        return found
 
     caller.__name__ = f"needs_{scope}"
     return caller

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 
 import msgspec
@@ -13,8 +14,11 @@ from app.clients.redis.stream import AppendResult
 from app.domain.ingest.envelope import Form
 from app.domain.ingest.json_input import precompile
 from app.errors import Conflict, FieldError, Invalid
+from app.services.security import encryption_keys
 
 KEY_MAX_CHARACTERS: Final = 255
+OWN_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""Ids of requests whose caller gave none."""
 
 
 def key_of(scope: Scope) -> str | None:
@@ -32,7 +36,17 @@ def key_of(scope: Scope) -> str | None:
 
 @precompile
 class Outcome(msgspec.Struct, frozen=True):
-    """Record stored under a key: enough to repeat the response, without content."""
+    """Record stored under a key: enough to repeat the response, without content.
+
+    The record outlives an erasure by up to a day. So its digest of the body is keyed, because a short text could be
+    guessed, and it has no request id that the caller chose, because that could contain a name.
+
+    Attributes:
+        body: Digest of form and body.
+        base: Base of the memories' ids, in hexadecimal.
+        memories: Number of memories.
+        request_id: Id that the service chose; empty if the caller chose one.
+    """
 
     body: str
     base: str
@@ -42,14 +56,20 @@ class Outcome(msgspec.Struct, frozen=True):
     @staticmethod
     def for_request(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
         """Build the record of a request."""
-        return Outcome(_digest(form.encode() + body), base.hex(), memories, request_id)
+        own_id = request_id if OWN_REQUEST_ID.fullmatch(request_id) else ""
+        return Outcome(
+            _digest(form.encode() + body, encryption_keys.digest_key("idempotency")), base.hex(), memories, own_id
+        )
 
     def under(self, key: str) -> tuple[str, str]:
         """Return the digest of the key and this record, as stored with the stream entry."""
         return _digest(key.encode()), msgspec.json.encode(self).decode()
 
-    def settled(self, accepted: AppendResult) -> Outcome:
+    def settled(self, accepted: AppendResult, body: bytes, form: Form) -> Outcome:
         """Return the record of the original request if this one is a repetition; otherwise this record.
+
+        Args:
+            body: The body of this request; records of the version before have a digest without a key.
 
         Raises:
             Conflict: The original request had a different body.
@@ -57,10 +77,10 @@ class Outcome(msgspec.Struct, frozen=True):
         if accepted.earlier is None:
             return self
         earlier = msgspec.json.decode(accepted.earlier, type=Outcome)
-        if earlier.body != self.body:
+        if earlier.body not in (self.body, _digest(form.encode() + body)):
             raise Conflict("this Idempotency-Key was already used with a different body")
         return earlier
 
 
-def _digest(value: bytes) -> str:
-    return hashlib.blake2b(value, digest_size=16).hexdigest()
+def _digest(value: bytes, key: bytes = b"") -> str:
+    return hashlib.blake2b(value, digest_size=16, key=key).hexdigest()

@@ -33,10 +33,10 @@ class InvalidHeader(EbbingError):
     status, type, title = 400, "invalid-header", "A request header is invalid"
 
 
-class Gone(EbbingError):
-    """Connection closed by the client before the body was complete; the response is never read."""
+class Incomplete(EbbingError):
+    """Body that ended early: the connection was closed, or a chunk is malformed."""
 
-    status, type, title = 499, "gone", "The client closed the connection"
+    status, type, title = 400, "incomplete", "The request body is incomplete"
 
 
 def _dated(given: str) -> str:
@@ -69,6 +69,7 @@ async def read(scope: Scope, receive: Receive) -> bytes:
 
     Raises:
         TooLarge: The body or its declared length is over the limit; reading stops.
+        Incomplete: The body ended early.
         TooSlow: The body didn't arrive within the timeout.
         Unreadable: The body is compressed, or its declared length isn't a number.
     """
@@ -90,7 +91,7 @@ async def read(scope: Scope, receive: Receive) -> bytes:
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise Incomplete("the connection was closed before the end of the body, or a chunk is malformed")
                 part = message.get("body", b"")
                 size += len(part)
                 if size > limit:

@@ -107,8 +107,9 @@ class Ingest:
         )
         failpoints.trigger("api.after_accept")
         if outcome is not None and accepted.earlier is not None:
-            outcome = outcome.settled(accepted)
-            base, count, request_id = bytes.fromhex(outcome.base), outcome.memories, outcome.request_id
+            outcome = outcome.settled(accepted, body, form)
+            base, count = bytes.fromhex(outcome.base), outcome.memories
+            request_id = outcome.request_id or request_id
             metrics.ACCEPTED.labels(outcome="repeated").inc()
         else:
             metrics.ACCEPTED.labels(outcome="accepted").inc()

@@ -34,24 +34,24 @@ async def observe(
     """
     told = uses.encode(uses.parse_observation(body, caller.tenant_id))
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-    key = key_of(request.scope)
-    outcome = Outcome.for_request(body, "touches", base, 0, request.state.request_id)
+    key, request_id = key_of(request.scope), request.state.request_id
+    outcome = Outcome.for_request(body, "touches", base, 0, request_id)
     door: StreamWriter = request.app.state.door
     accepted = await door.append(
         caller.tenant_id,
         base=base,
         memories=0,
         form="touches",
-        request_id=outcome.request_id,
+        request_id=request_id,
         trace=trace(request.scope),
         body=told,
         idempotency=None if key is None else outcome.under(key),
     )
-    outcome = outcome.settled(accepted)
+    outcome = outcome.settled(accepted, body, "touches")
     if accepted.nudge:
         nudger: Nudger = request.app.state.nudger
         nudger.nudge()
-    return responses.answer({"request_id": outcome.request_id}, 202)
+    return responses.answer({"request_id": outcome.request_id or request_id}, 202)
 
 
 @router.post("/memories/{memory_id}/touch", summary="Reinforce a memory immediately")

@@ -272,7 +272,11 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
         "parameters": [
             _IDEMPOTENCY,
             _header(
-                "Prefer", "`wait=5` delays the response until all memories are searchable, for at most 5 seconds.", {}
+                "Prefer",
+                "`wait=5` delays the response until all memories are searchable, for at most 5 seconds. A longer wait "
+                "than the operator allows (`EBBING_WAIT_MAX_SECONDS`, 30 by default) is shortened; "
+                "`Preference-Applied` in the response has the seconds that apply.",
+                {},
             ),
         ],
         "requestBody": {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,7 +24,7 @@ NEWEST: Final = 100
     epilog=examples(
         "ebbing recall 'What shall I cook for Orla?'",
         "ebbing recall 'I am at the shop' 'Which tea does she like?' --subject orla --limit 3",
-        "ebbing recall 'What shall I cook?' --least 0 --limit 3",
+        "ebbing recall 'What shall I cook?' --least 0 --limit 3 --explain",
         "tail -n 5 chat.txt | ebbing recall - --budget 300",
     )
 )
@@ -64,6 +65,9 @@ def recall(
     role: Roles = None,
     after: After = None,
     before: Before = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the features behind each memory's relevance, below the text.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -84,6 +88,7 @@ def recall(
         "roles": role,
         "after": after,
         "before": before,
+        "explain": explain or None,
     }
     said = _read_messages(messages)
     if not said:
@@ -92,10 +97,29 @@ def recall(
     brought = call(url, "POST", "/v1/recall", json=body)
     if as_json:
         print_json(brought)
-    elif brought["context"]:
+        return
+    if brought["context"]:
         typer.echo(brought["context"])
     else:
         typer.echo(_NOTHING if not brought["memories"] else "no memory fits the budget: raise --budget", err=True)
+    if explain:
+        for line in _explanation(brought["memories"]):
+            typer.echo(line)
+
+
+def _explanation(memories: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield lines with each memory's relevance and the features from which it is computed."""
+    for memory in memories:
+        why = memory["explain"]
+        yield ""
+        yield f"{memory['id']}  relevance {memory['relevance']:.3f}"
+        yield f"    of the conversation  open {why['open']:.3f}  {_features(why['conversation'])}".rstrip()
+        yield f"    of the memory        worth {why['worth']:.3f}  {_features(why['memory'])}".rstrip()
+
+
+def _features(features: Mapping[str, float]) -> str:
+    """Return the features that aren't 0, with their values."""
+    return "  ".join(f"{name} {value:.3f}" for name, value in features.items() if value)
 
 
 def _read_messages(messages: list[str]) -> list[str]:

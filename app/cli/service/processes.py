@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 BACKLOG: Final = 1024
-# Maximum concurrent connections; idle keep-alive connections count.
-CONNECTIONS: Final = 1024
+OTHER_FILES: Final = 256
+"""Open files of the API besides its connections: PostgreSQL, Redis, logs and libraries."""
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
 SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model while the other applies the rules
@@ -60,7 +60,7 @@ def api() -> None:
         http1_settings=HTTP1Settings(header_read_timeout=int(config.request_headers_timeout_seconds * 1000)),
         websockets=False,
         backlog=BACKLOG,
-        backpressure=CONNECTIONS,
+        backpressure=limit_connections(config.connections_max),
         respawn_failed_workers=True,
         workers_kill_timeout=STOP_SECONDS,
         log_access=False,
@@ -69,6 +69,19 @@ def api() -> None:
     )
     _announce_the_end(server)
     server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
+
+
+def limit_connections(wanted: int) -> int:
+    """Return the maximum number of open connections, after raising the limit of open files as far as allowed."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        files = min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(min(wanted, files - OTHER_FILES), 1)
 
 
 # Route granian's log records through the root logger, in the service's format.

@@ -18,7 +18,7 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -96,6 +96,7 @@ def client(
     *,
     timeout_seconds: float,
     answer_max_bytes: int,
+    less_by_path: Mapping[str, int] | None = None,
     connections: int,
     resolve: Resolve | None = None,
     clock: Clock = time.monotonic,
@@ -106,12 +107,22 @@ def client(
         allowed: Allowed destinations.
         timeout_seconds: Default timeout of a request; a request's read timeout limits the whole exchange.
         answer_max_bytes: Maximum size of a response body.
+        less_by_path: Lower maximum sizes, by the end of the request's path.
         connections: Maximum number of concurrent connections.
         resolve: Function that resolves a host and port; defaults to the system's resolver.
         clock: Monotonic clock in seconds.
     """
-    transport = _Transport(allowed, answer_max_bytes, connections, resolve or _resolve, clock)
+    sizes = _AnswerSizes(answer_max_bytes, less_by_path or {})
+    transport = _Transport(allowed, sizes, connections, resolve or _resolve, clock)
     return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout_seconds)
+
+
+def _find_refusal(response: httpx2.Response, most: int) -> str | None:
+    """Return the reason to refuse a response by its headers, or None."""
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        return "compressed"
+    length = response.headers.get("content-length", "")
+    return "too large" if length.isdigit() and int(length) > most else None
 
 
 class _Deadline(threading.local):
@@ -121,12 +132,22 @@ class _Deadline(threading.local):
     plain: bool = False
 
 
+@dataclass(frozen=True)
+class _AnswerSizes:
+    """Maximum sizes of response bodies in bytes."""
+
+    most: int
+    less_by_path: Mapping[str, int]
+
+    def find_limit(self, path: str) -> int:
+        """Return the maximum size of a response to a request for this path."""
+        return next((size for end, size in self.less_by_path.items() if path.endswith(end)), self.most)
+
+
 class _Transport(httpx2.BaseTransport):
-    def __init__(
-        self, allowed: Allowed, answer_max_bytes: int, connections: int, resolve: Resolve, clock: Clock
-    ) -> None:
+    def __init__(self, allowed: Allowed, sizes: _AnswerSizes, connections: int, resolve: Resolve, clock: Clock) -> None:
         self._allowed = allowed
-        self._answer_max_bytes = answer_max_bytes
+        self._sizes = sizes
         self._clock = clock
         self._deadline = _Deadline()
         self._pool = httpcore2.ConnectionPool(
@@ -165,10 +186,11 @@ class _Transport(httpx2.BaseTransport):
                     extensions={"timeout": timeouts},
                 )
             )
+        most = self._sizes.find_limit(request.url.path)
         response = httpx2.Response(
-            answer.status, headers=answer.headers, stream=_Body(self, answer, at), extensions=answer.extensions
+            answer.status, headers=answer.headers, stream=_Body(self, answer, at, most), extensions=answer.extensions
         )
-        if refused := self._refused(response):
+        if refused := _find_refusal(response, most):
             response.close()
             raise AnswerRefused(refused)
         return response
@@ -177,7 +199,7 @@ class _Transport(httpx2.BaseTransport):
         """Close all connections."""
         self._pool.close()
 
-    def parts(self, stream: Iterable[bytes], at: float) -> Iterator[bytes]:
+    def parts(self, stream: Iterable[bytes], at: float, most: int) -> Iterator[bytes]:
         """Yield the parts of a body, enforcing the deadline and the maximum size."""
         size = 0
         parts = iter(stream)
@@ -187,15 +209,9 @@ class _Transport(httpx2.BaseTransport):
             if part is None:
                 return
             size += len(part)
-            if size > self._answer_max_bytes:
+            if size > most:
                 raise AnswerRefused("too large")
             yield part
-
-    def _refused(self, response: httpx2.Response) -> str | None:
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            return "compressed"
-        length = response.headers.get("content-length", "")
-        return "too large" if length.isdigit() and int(length) > self._answer_max_bytes else None
 
     @contextmanager
     def _within(self, at: float, *, plain: bool) -> Iterator[None]:
@@ -214,13 +230,14 @@ class _Transport(httpx2.BaseTransport):
 
 
 class _Body(httpx2.SyncByteStream):
-    def __init__(self, transport: _Transport, answer: httpcore2.Response, at: float) -> None:
+    def __init__(self, transport: _Transport, answer: httpcore2.Response, at: float, most: int) -> None:
         self._transport = transport
         self._answer = answer
         self._at = at
+        self._most = most
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._transport.parts(cast("Iterable[bytes]", self._answer.stream), self._at)
+        return self._transport.parts(cast("Iterable[bytes]", self._answer.stream), self._at, self._most)
 
     def close(self) -> None:
         self._answer.close()

@@ -35,6 +35,9 @@ from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
 ANSWER_MAX_BYTES: Final = 64 * MIB
+CHAT_ANSWER_MAX_BYTES: Final = MIB
+"""Ratings and summaries take kilobytes; only the vectors of a batch take megabytes."""
+_CHAT_PATH: Final = "/chat/completions"
 """Maximum size of a response, enough for 2048 vectors of about 3,000 dimensions as plain numbers."""
 NO_KEY: Final = "none"
 """API key to send if none is configured, as for a self-hosted server."""
@@ -110,7 +113,13 @@ class Provider:
         now: Clock = time.time,
     ) -> None:
         _check(base_url, allowed)
-        self._http = egress.client(allowed, timeout_seconds=60, answer_max_bytes=ANSWER_MAX_BYTES, connections=slots)
+        self._http = egress.client(
+            allowed,
+            timeout_seconds=60,
+            answer_max_bytes=ANSWER_MAX_BYTES,
+            less_by_path={_CHAT_PATH: CHAT_ANSWER_MAX_BYTES},
+            connections=slots,
+        )
         self._openai = openai.OpenAI(
             api_key=api_key,
             base_url=base_url,

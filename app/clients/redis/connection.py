@@ -44,6 +44,7 @@ PROBE: Final = f"{PREFIX}probe"
 LANE_SAMPLES: Final = f"{PREFIX}lanes"
 LANE_MINUTE: Final = f"{PREFIX}lanes:minute"
 QUEUE: Final = f"{PREFIX}queue"
+ENDED_SESSION_PREFIX: Final = f"{PREFIX}ended-session:"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2

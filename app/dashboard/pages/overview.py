@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from app import shutdown
 from app.api.http.auth import cache
 from app.api.http.page_headers import HEADERS
-from app.dashboard import rendering
+from app.dashboard import rendering, sessions
 from app.dashboard.access import AnyViewer, Maintaining, Viewer
 from app.dashboard.rendering import redirect_back
 from app.errors import EbbingError, Unavailable
@@ -95,6 +95,8 @@ async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
                 await cache.known(viewer.key_id)
             except EbbingError:
                 return
+            if await run_in_threadpool(sessions.has_ended, viewer.session):
+                return
             context = await run_in_threadpool(_read_live_part, viewer)
             html = rendering.render("live", viewer, **context)
             if html != said:
@@ -116,6 +118,7 @@ def _event(name: str, html: str) -> bytes:
 @router.post("/schedule/{name}/run")
 def start_run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
+    schedule.require_schedule(acting.tenant_id, name)  # the audit log gets no other words
     acting.record("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
     return redirect_back("", "run")
@@ -124,6 +127,7 @@ def start_run(acting: Maintaining, name: str) -> Response:
 @router.post("/schedule/{name}/pause")
 def pause_entry(acting: Maintaining, name: str) -> Response:
     """Pause scheduled runs."""
+    schedule.require_schedule(acting.tenant_id, name)
     acting.record("pause", name)
     schedule.set_paused(acting.tenant_id, name, paused=True)
     return redirect_back("", "paused")
@@ -132,6 +136,7 @@ def pause_entry(acting: Maintaining, name: str) -> Response:
 @router.post("/schedule/{name}/resume")
 def resume_entry(acting: Maintaining, name: str) -> Response:
     """Resume scheduled runs."""
+    schedule.require_schedule(acting.tenant_id, name)
     acting.record("resume", name)
     schedule.set_paused(acting.tenant_id, name, paused=False)
     return redirect_back("", "resumed")

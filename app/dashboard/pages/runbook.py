@@ -43,7 +43,9 @@ def render_runbook() -> Markup:
             token.attrSet("id", anchor(following.content))
         if token.children:
             token.children = _without_file_links(token.children)
-    return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704 - our own page, and escaped
+    html = markdown.renderer.render(tokens, markdown.options, {})
+    html = html.replace("<pre>", '<pre tabindex="0">')  # long commands can be scrolled with the keyboard
+    return Markup(html)  # noqa: S704 - our own page, and escaped
 
 
 def read_runbook() -> str:

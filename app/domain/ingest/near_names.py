@@ -13,9 +13,10 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _MEANT: Final = {
     "text": ("content", "message", "body", "memory", "value", "data", "fact"),
-    "messages": ("conversation", "chat", "turns", "history"),
+    "messages": ("conversation", "chat", "turns", "history", "message", "query", "question", "prompt", "input", "text"),
     "subject": ("user_id", "user", "person", "person_id", "owner", "customer", "username", "end_user", "agent_id"),
     "thread": ("session", "session_id", "conversation", "conversation_id", "chat", "chat_id", "thread_id", "run_id"),
+    "session": ("thread", "session_id", "conversation", "conversation_id", "chat_id", "thread_id", "run_id"),
     "speaker": ("author", "from", "sender", "name"),
     "name": ("speaker", "author"),
     "occurred_at": ("timestamp", "happened_at", "date", "time", "datetime", "event_time", "created_at", "when", "at"),

@@ -30,6 +30,8 @@ from app.store.core.paging import Page, Place
 from app.store.jobs import jobs, schedules
 from app.store.jobs.schedules import NewScheduleRun, Schedule, ScheduleRun
 
+DEFAULT_SCHEDULE: Final = ("night",)
+"""Kinds of jobs for which every tenant has a schedule, except simulated tenants."""
 _BATCH: Final = 200
 _MISSED_DAYS_MAX: Final = 1000
 _DAY: Final = timedelta(days=1)
@@ -107,7 +109,7 @@ def list_schedules(tenant_id: UUID) -> list[ScheduleView]:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
-        return [_build_view(tx, schedule, policy, now) for schedule in schedules.list_by_tenant(tx, tenant_id)]
+        return [_build_view(tx, schedule, policy, now) for schedule in _load(tx, tenant_id)]
 
 
 def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[ScheduleRun]:
@@ -117,7 +119,7 @@ def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) 
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        _find_schedule(schedules.list_by_tenant(tx, tenant_id), task)
+        _find_schedule(_load(tx, tenant_id), task)
         return schedules.list_runs(tx, tenant_id, task, older_than, limit)
 
 
@@ -135,7 +137,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
     """
     parameters = queue.evaluation_parameters(as_of)
     with database.tenant(tenant_id) as tx:
-        schedule = _find_schedule(schedules.lock(tx, tenant_id), task)
+        schedule = _find_schedule(_load(tx, tenant_id, lock=True), task)
         moment, job_id = database.now(tx), uuid4()
         while not jobs.add(tx, job_id, tenant_id, task, parameters or _parameters(moment), lone=True):
             running_id = jobs.find_lone(tx, tenant_id, task)
@@ -153,7 +155,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
 def require_schedule(tenant_id: UUID, task: str) -> None:
     """Raise NotFound if the tenant has no such schedule."""
     with database.tenant(tenant_id) as tx:
-        _find_schedule(schedules.list_by_tenant(tx, tenant_id), task)
+        _find_schedule(_load(tx, tenant_id), task)
 
 
 def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
@@ -163,7 +165,7 @@ def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        schedule = _find_schedule(schedules.lock(tx, tenant_id), task)
+        schedule = _find_schedule(_load(tx, tenant_id, lock=True), task)
         schedules.set_paused(tx, schedule.schedule_id, paused=paused)
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
@@ -204,15 +206,32 @@ def _complete(task: str, moment: datetime) -> None:
         tenant_ids = schedules.list_tenants_lacking(tx, task, _BATCH)
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:
-            times = memory_strength.load_timeline(tx, tenant_id)
-            zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
-            last_date = moment.astimezone(zone).date() - _DAY
-            due = next_occurrence(times, tenant_id, task, last_date)
-            if due.at <= moment:
-                last_date = due.local_date
-                due = next_occurrence(times, tenant_id, task, last_date)
-            row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
-            schedules.add(tx, [row])
+            _add(tx, tenant_id, task, moment)
+
+
+def _load(tx: database.Transaction, tenant_id: UUID, *, lock: bool = False) -> list[Schedule]:
+    """Return a tenant's schedules; those of a new tenant, for which no tick has passed, are inserted first."""
+    read = schedules.lock if lock else schedules.list_by_tenant
+    found = read(tx, tenant_id)
+    if not found:
+        moment = database.now(tx)
+        for task in DEFAULT_SCHEDULE:
+            _add(tx, tenant_id, task, moment)
+        found = read(tx, tenant_id)
+    return found
+
+
+def _add(tx: database.Transaction, tenant_id: UUID, task: str, moment: datetime) -> None:
+    """Insert a tenant's schedule of a task, unless it exists."""
+    times = memory_strength.load_timeline(tx, tenant_id)
+    zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
+    last_date = moment.astimezone(zone).date() - _DAY
+    due = next_occurrence(times, tenant_id, task, last_date)
+    if due.at <= moment:
+        last_date = due.local_date
+        due = next_occurrence(times, tenant_id, task, last_date)
+    row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
+    schedules.add(tx, [row])
 
 
 def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:

@@ -168,12 +168,15 @@ def _database() -> list[Finding]:
 
 def _redis() -> Finding:
     try:
-        client().ping()
+        refuses = redis_room().refuses
     except QueueReplaced as error:
         what, _, todo = str(error).partition("; ")
         return replace(trouble("redis", what, todo), section="redis-refused")
     except RedisError as error:
         return trouble("redis", f"can't be reached: {type(error).__name__}")
+    if refuses:
+        what = "refuses writes: its memory or its disk is full, or it is a replica"
+        return replace(trouble("redis", what, "make room, or raise its `maxmemory`"), section="service-fails")
     return ok("redis", "answers")
 
 

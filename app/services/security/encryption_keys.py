@@ -55,7 +55,13 @@ def master_key() -> bytes:
     return _stretch(secret.get_secret_value())
 
 
-@lru_cache(maxsize=1)
+def digest_key(purpose: str) -> bytes:
+    """Return a key for digests that nobody can guess without the master key; empty if no master key is set."""
+    secret = settings().master_key
+    return b"" if secret is None else _stretch(f"{purpose} {secret.get_secret_value()}")
+
+
+@lru_cache(maxsize=4)
 def _stretch(given: str) -> bytes:
     return sha256(b"ebbing master key " + given.encode()).digest()
 

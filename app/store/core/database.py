@@ -85,7 +85,7 @@ _IS_SIMULATED = text("SELECT simulated FROM tenants WHERE tenant_id = :tenant")
 
 @contextmanager
 def shared() -> Iterator[Connection]:
-    """Open a transaction on the tables without row-level security; it sees no tenant's memories."""
+    """Open a transaction without a tenant: it sees all rows of the shared tables, and no tenant's memories."""
     with pools.begin_transaction(engine("ebbing_app")) as tx:
         yield tx
 

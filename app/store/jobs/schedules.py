@@ -120,14 +120,15 @@ LIMIT :limit
 
 
 def add(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Insert schedule rows; existing ones remain unchanged."""
+    """Insert schedule rows; existing ones remain unchanged, and simulated tenants get none."""
     if rows:
         tx.execute(_ADD, [{"schedule_id": uuid4(), **row} for row in rows])
 
 
 _ADD = text("""
 INSERT INTO schedules (schedule_id, tenant_id, task, next_run_at, last_date)
-VALUES (:schedule_id, :tenant_id, :task, :next_run_at, :last_date)
+SELECT :schedule_id, tenant_id, :task, :next_run_at, :last_date
+FROM tenants WHERE tenant_id = :tenant_id AND NOT simulated
 ON CONFLICT (tenant_id, task) DO NOTHING
 """)
 

@@ -17,7 +17,7 @@ from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from app.cli.service.processes import BACKLOG, CONNECTIONS
+from app.cli.service.processes import BACKLOG, limit_connections
 from app.parent_death import die_with_parent
 from app.settings import settings
 
@@ -64,7 +64,7 @@ def serve(target: str, served: Callable[..., Any], interface: Interfaces) -> Non
         http1_settings=HTTP1Settings(header_read_timeout=int(settings().request_headers_timeout_seconds * 1000)),
         websockets=False,
         backlog=BACKLOG,
-        backpressure=CONNECTIONS,
+        backpressure=limit_connections(settings().connections_max),
         log_access=False,
         log_level=LogLevels.warning,
     )

@@ -12,6 +12,9 @@ import pytest
 from app.api.reference.openapi import FIRST_CALLS, GROUPS, START, bodies_by_route
 from app.api.reference.shapes import load_examples
 from app.domain.ingest import bodies
+from app.domain.recall.context import build_context
+from app.domain.recall.request import Recalled
+from app.domain.text import tokens
 from tests.api.caller import Api, standing_routes
 from tests.api.http.test_routes import OPEN, TABLE, check_each, described, key_with, path_of
 
@@ -147,6 +150,13 @@ def test_the_examples_of_the_first_calls_work_in_their_order(api: Api) -> None:
     assert api.get(f"/v1/memories/{ids[0]}").json()["access_count"] > 0
     assert api.delete(f"/v1/memories/{ids[0]}").status_code == 202
     assert api.get(f"/v1/memories/{ids[0]}").status_code == 404
+
+
+def test_the_text_of_the_recall_example_is_what_recall_makes_of_its_memories() -> None:
+    example = load_examples().schemas["RecallAnswer"].example
+    memories = msgspec.convert(example["memories"], list[Recalled])
+    text, _ = build_context(memories, [memory.highlight for memory in memories], example["tokens"], "UTC")
+    assert (example["text"], example["context"], example["tokens"]) == (text, text, tokens.count(text))
 
 
 OLD_NAMES = {

@@ -132,3 +132,14 @@ def test_nothing_keeps_a_request_that_was_refused_and_with_it_its_connection(api
         until(is_gone, "nothing keeps the request")
     finally:
         gc.enable()
+
+
+def test_an_unknown_query_parameter_is_refused_and_proposes_the_known_one(api: Api) -> None:
+    answer = api.get("/v1/memories?user_id=ann&limt=5&limit=1")
+    assert answer.status_code == 422
+    assert [(error["field"], error.get("suggestion")) for error in answer.json()["errors"]] == [
+        ("user_id", "subject"),
+        ("limt", None),  # `limit` is given already
+    ]
+    assert api.get("/healthz?probe=1").status_code == 200
+    assert api.get("/v1/memories?subject=ann&limit=1").status_code == 200

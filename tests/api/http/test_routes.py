@@ -64,9 +64,9 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/recall"): ("read", {"json": {"messages": ["x"]}}, 200),
     ("POST", "/v1/search"): ("read", {"json": {"query": "x"}}, 200),
     ("POST", "/v1/forecast"): ("read", {"json": {"days": 3, "policy": {"forgetting": {"profile": "cmm"}}}}, 200),
-    ("GET", "/v1/links"): ("read", {}, 200),
+    ("GET", "/v1/links"): ("read", {"params": {"memory": LINKED[0]}}, 200),
     ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
-    ("DELETE", "/v1/links"): ("ingest", {}, 200),
+    ("DELETE", "/v1/links"): ("ingest", {"params": {"memory": LINKED[0]}}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),
     ("GET", "/v1/jobs"): ("maintain", {}, 200),
@@ -173,7 +173,6 @@ def path_of(api: Api, path: str) -> str:
         return path.format(**values)
     if path == "/v1/links":
         name_two(api)
-        return f"{path}?memory={LINKED[0]}"
     return path
 
 
@@ -277,7 +276,7 @@ def test_every_route_is_in_the_table(api: Api) -> None:
 
 def test_no_route_is_left_out_of_the_description(api: Api) -> None:
     # The pages under /ops have their own tests.
-    shown = {path for _, path in TABLE} | {"/docs", "/docs/{name}", "/openapi.json", "/ops"}
+    shown = {path for _, path in TABLE} | {"/", "/docs", "/docs/{name}", "/openapi.json", "/ops"}
     assert {re.sub(r":\w+}", "}", path) for path in api.paths()} <= shown
 
 
@@ -319,17 +318,19 @@ def test_a_caller_who_may_not_is_refused(api: Api, verb: str) -> None:
     check_each(api, routes, lambda *route: check_refusals(api, key_of, *route), change_tenant=False)
 
 
+UNKNOWN_KEY = api_keys.make_key(b"123456789", b"x" * 32)
+
+
 def check_refusals(api: Api, key_of: Callable[..., str], method: str, path: str) -> None:
     scope, given, _ = GUARDED[method, path]
     path = path_of(api, path)
     own = api.tenant.key
-    wrong_secret = api_keys.make_key(b"123456789", b"x" * 32)
     as_basic = {"headers": {"authorization": f"Basic {own}"}}
     refused = {
         "none": (None, {}),
         "no key": ("x", {}),
         "a character wrong": (own[:-1] + ("A" if own[-1] != "A" else "B"), {}),
-        "unknown": (wrong_secret, {}),
+        "unknown": (UNKNOWN_KEY, {}),
         "another scheme": (None, as_basic),
     }
     for name, (key, more) in refused.items():
@@ -441,3 +442,24 @@ def test_the_description_may_be_off(service: Service) -> None:
             assert answer.status_code == 404
             fields(answer)
         assert api.get("/healthz").status_code == 200
+        assert api.get("/", follow_redirects=False).headers["location"] == "ops/"
+
+
+def test_the_root_leads_to_the_reference(api: Api) -> None:
+    answer = api.get("/", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({}, "has no API key"),
+        ({"Authorization": "Basic YTpi"}, "must begin with `Bearer`"),
+        ({"Authorization": "Bearer ebb_half"}, "copy the whole key"),
+        ({"Authorization": f"Bearer {UNKNOWN_KEY}"}, "unknown, revoked or expired"),
+    ],
+)
+def test_a_refused_key_is_told_what_is_wrong_with_it(api: Api, given: dict[str, str], reason: str) -> None:
+    answer = api.request("GET", "/v1/memories", headers=given, key=None)
+    assert answer.status_code == 401
+    assert reason in answer.json()["detail"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import resource
 import socket
 import time
 from collections import Counter
@@ -197,6 +198,14 @@ def test_a_chunked_body_over_the_limit_is_told_so(server: Server) -> None:
     assert b'"field":"body"' in text
 
 
+def test_a_malformed_chunk_is_a_bad_request(server: Server) -> None:
+    with server.talk() as connection:
+        connection.sendall(server.head("Transfer-Encoding: chunked") + b"not a length\r\n{}\r\n")
+        status, text = answer(connection)
+    assert status == 400
+    assert not text or b"incomplete" in text
+
+
 def test_a_compressed_body_is_refused_and_never_inflated(server: Server) -> None:
     bomb = gzip.compress(bytes(128 * LIMIT))
     assert len(bomb) < LIMIT
@@ -348,3 +357,22 @@ def test_a_length_that_is_no_number_is_refused(server: Server) -> None:
             connection.sendall(server.head(f"Content-Length: {length}") + b"{}")
             with suppress(IndexError):
                 assert answer(connection)[0] in {400, 413}
+
+
+SILENT = 1_500
+"""More than the 1,024 connections that once filled the server."""
+
+
+def test_silent_connections_shut_nobody_out(server: Server) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with ExitStack() as silent:
+            for _ in range(SILENT):
+                silent.enter_context(server.talk())
+            for _ in range(5):
+                with server.talk() as connection:
+                    connection.sendall(server.head(method="GET", path="/v1/stats"))
+                    assert answer(connection)[0] == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,29 @@ def test_a_vector_of_another_size_is_refused_however_its_field_is_written(api: A
 
 
 # --- Idempotency ---
+
+
+def test_the_stored_answer_keeps_neither_the_callers_id_nor_a_digest_that_can_be_guessed(api: Api) -> None:
+    api.service.configure(master_key="a master key of the required length")
+    body = b'{"text":"Orla is ill"}'
+    headers = {"idempotency-key": "once", "x-request-id": "request-of-orla"}
+    first = api.post("/v1/memories", content=body, headers=headers).raise_for_status()
+    again = api.post("/v1/memories", content=body, headers=headers | {"x-request-id": "second"}).raise_for_status()
+    assert again.json()["ids"] == first.json()["ids"]
+    assert (first.json()["request_id"], again.json()["request_id"]) == ("request-of-orla", "second")
+    [stored] = [api.service.redis.get(key) for key in api.service.redis.scan_iter("*idempotency:*")]
+    assert b"orla" not in stored
+    assert hashlib.blake2b(b"json" + body, digest_size=16).hexdigest().encode() not in stored
+
+
+def test_a_repeat_of_a_request_to_the_version_before_is_recognised(api: Api) -> None:
+    body = b'{"text":"x"}'
+    api.service.configure(master_key="")  # its digests have no key
+    first = api.post("/v1/memories", content=body, headers={"idempotency-key": "once"}).raise_for_status()
+    api.service.configure(master_key="a master key of the required length")
+    again = api.post("/v1/memories", content=body, headers={"idempotency-key": "once"}).raise_for_status()
+    assert again.json()["ids"] == first.json()["ids"]
+    assert api.post("/v1/memories", json={"text": "y"}, headers={"idempotency-key": "once"}).status_code == 409
 
 
 def test_the_same_key_and_body_get_the_same_answer_and_one_memory(api: Api) -> None:

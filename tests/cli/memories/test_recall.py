@@ -66,3 +66,17 @@ def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: 
     done = cli("recall", "tea")
     assert (done.code, done.out) == (0, "")
     assert shown in done.err
+
+
+def test_an_explanation_shows_what_makes_up_a_relevance(cli: Cli, api: Stub) -> None:
+    explain = {"open": 0.9, "worth": 0.75, "conversation": {"question": 1.0, "rare": 0.0}, "memory": {"words": 2.5}}
+    memory = {"id": "0190", "text": "Mint tea", "relevance": 0.675, "explain": explain}
+    api.replies["POST /v1/recall"] = Reply(200, BROUGHT | {"memories": [memory]})
+    done = cli("recall", "which tea?", "--explain")
+    assert api.asked[0].json == {"messages": ["which tea?"], "explain": True}
+    assert done.out.splitlines()[3:] == [
+        "",
+        "0190  relevance 0.675",
+        "    of the conversation  open 0.900  question 1.000",
+        "    of the memory        worth 0.750  words 2.500",
+    ]

@@ -173,10 +173,26 @@ def test_a_large_answer_is_refused(fake: FakeProvider) -> None:
         post(client(size=10_000), fake.url)
 
 
+def test_a_path_can_have_a_lower_limit(fake: FakeProvider) -> None:
+    def limited(path: str) -> httpx2.Client:
+        return egress.client(
+            Allowed(LOCAL),
+            timeout_seconds=PATIENCE_SECONDS,
+            answer_max_bytes=10**8,
+            less_by_path={path: 10_000},
+            connections=1,
+        )
+
+    fake.control.set(mode="long")
+    assert post(limited("/chat/completions"), fake.url).status_code == 200
+    with pytest.raises(AnswerRefused, match="too large"):
+        post(limited("/embeddings"), fake.url)
+
+
 def test_an_answer_that_grows_while_it_comes_is_refused_too() -> None:
     transport = client(size=100)._transport
     assert isinstance(transport, egress._Transport)
-    parts = transport.parts([b"x" * 60, b"x" * 60], time.monotonic() + PATIENCE_SECONDS)
+    parts = transport.parts([b"x" * 60, b"x" * 60], time.monotonic() + PATIENCE_SECONDS, 100)
     assert next(parts) == b"x" * 60
     with pytest.raises(AnswerRefused, match="too large"):
         next(parts)

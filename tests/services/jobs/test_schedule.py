@@ -15,7 +15,7 @@ from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
 from app.errors import Conflict, NotFound
 from app.services.jobs import queue, runner, schedule
-from app.services.tenants import policy_versions
+from app.services.tenants import policy_versions, tenants
 from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from tests.service import Service, Tenant
@@ -296,16 +296,12 @@ def test_a_paused_schedule_runs_by_hand_alone(service: Service, tenant: Tenant) 
 def test_only_the_own_tenants_schedules_are_seen(service: Service, tenant: Tenant) -> None:
     schedule.run(tenant.tenant_id, "night")
     other = service.tenant().tenant_id
-    assert schedule.list_schedules(other) == []
-    for call in (
-        lambda: schedule.run(other, "night"),
-        lambda: schedule.set_paused(other, "night", paused=True),
-        lambda: schedule.list_runs(other, "night", None, 10),
-        lambda: schedule.run(tenant.tenant_id, "day"),
-    ):
-        with pytest.raises(NotFound):
-            call()
-    assert len(schedule.list_schedules(tenant.tenant_id)) == 1
+    assert schedule.list_runs(other, "night", None, 10) == []
+    assert schedule.set_paused(other, "night", paused=True).last_run is None
+    [own] = schedule.list_schedules(tenant.tenant_id)
+    assert not own.schedule.paused
+    with pytest.raises(NotFound, match="its schedules: night"):
+        schedule.run(tenant.tenant_id, "day")
 
 
 def test_a_run_goes_as_its_job_does(service: Service, tenant: Tenant) -> None:
@@ -316,3 +312,16 @@ def test_a_run_goes_as_its_job_does(service: Service, tenant: Tenant) -> None:
     [found] = schedule.list_runs(tenant.tenant_id, "night", None, 10)
     assert (found.status, found.run_id, found.step) == ("cancelled", run.run_id, None)
     assert found.finished_at is not None
+
+
+def test_a_new_tenant_has_its_schedule_before_the_first_tick(service: Service) -> None:
+    tenant = service.tenant()
+    [night] = schedule.list_schedules(tenant.tenant_id)
+    assert night.schedule.task == "night"
+    begun = schedule.run(service.tenant().tenant_id, "night")
+    assert begun.kind == "by_hand"
+
+
+def test_a_simulated_tenant_gets_no_schedule(service: Service) -> None:
+    tenant_id = tenants.create_simulated("simulated", Policy(), NOON)
+    assert schedule.list_schedules(tenant_id) == []

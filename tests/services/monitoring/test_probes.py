@@ -6,6 +6,7 @@ import pytest
 
 from app import heartbeats, queues
 from app.clients.redis import stream
+from app.clients.redis.connection import ResponseError
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.services.monitoring import probes, stats
@@ -116,3 +117,11 @@ def test_numbers_follow_a_memory_through_every_stage(service: Service) -> None:
     drain.drain_streams()
     assert stats.tenant_stats(tenant.tenant_id).dead_letters == 1
     assert stats.tenant_stats(other.tenant_id).dead_letters == 0
+
+
+def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+
+    monkeypatch.setattr(probes.client(), "set", full)
+    assert "refuses writes" in unwell()["redis"]

@@ -19,7 +19,6 @@ from app.services.privacy import request_log
 from app.services.tenants import budget
 from app.store.core import database
 from tests.service import Service, Tenant
-from workers.schedule import DEFAULT_SCHEDULE
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_dead_letters_and_their_end(service: Service, tenant: Tenant) -> None:
 
 
 def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: Tenant) -> None:
-    schedule.insert_due_runs(DEFAULT_SCHEDULE)
+    schedule.insert_due_runs(schedule.DEFAULT_SCHEDULE)
     service.rows("UPDATE schedules SET next_run_at = now() - interval '2 hours'")
     assert codes(tenant) == codes(tenant, every=True) == {"night_overdue"}
     service.rows("UPDATE schedules SET next_run_at = now() + interval '2 hours'")

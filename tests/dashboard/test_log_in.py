@@ -1,0 +1,87 @@
+"""Log-in and log-out: the limit on failures, addresses behind proxies, and sessions that end on the server."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fastapi import Request
+
+from app.clients.redis.connection import ENDED_SESSION_PREFIX, RedisError
+from app.dashboard import sessions
+from app.dashboard.caller_address import caller_address
+from app.services.jobs import schedule
+from app.services.security import operator_log
+from tests.api.caller import Api
+from tests.dashboard.visitor import Visitor, log_in
+from tests.service import Service
+
+Visit = Callable[..., Visitor]
+
+
+def test_log_ins_that_fail_again_and_again_are_refused(api: Api, visit: Visit) -> None:
+    answers = [log_in(api, "ebb_not a key").status_code for _ in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+    assert log_in(api, api.tenant.key).status_code == 303, "a valid key is never locked out"
+
+
+def test_failed_log_ins_at_once_are_counted_one_by_one(api: Api) -> None:
+    with ThreadPoolExecutor(30) as pool:
+        answers = Counter(pool.map(lambda _: log_in(api, "ebb_not a key").status_code, range(30)))
+    assert answers == {401: 10, 429: 20}
+
+
+@pytest.mark.parametrize(
+    ("trusted", "forwarded", "expected"),
+    [
+        ("", "203.0.113.9", "10.1.2.3"),
+        ("10.0.0.0/8", None, "10.1.2.3"),
+        ("10.0.0.0/8", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.0/8", "198.51.100.7, 203.0.113.9, 10.4.4.4", "203.0.113.9"),
+        ("10.0.0.0/8", "203.0.113.9, not an address", "10.1.2.3"),
+        ("192.168.0.0/16,2001:db8::/32", "203.0.113.9", "10.1.2.3"),
+    ],
+)
+def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
+    service: Service, trusted: str, forwarded: str | None, expected: str
+) -> None:
+    service.configure(trusted_proxies=trusted)
+    headers = [] if forwarded is None else [(b"x-forwarded-for", forwarded.encode())]
+    request = Request({"type": "http", "client": ("10.1.2.3", 4711), "headers": headers})
+    assert caller_address(request) == expected
+
+
+def test_a_log_out_ends_the_session_on_the_server(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor, other = visit(), visit()
+    assert visitor.send("/log-out").status_code == 303
+    assert visitor.get("/").headers["location"] == "/ops/log-in"
+    monkeypatch.setattr(sessions, "_ended_here", OrderedDict())  # another process knows it from Redis
+    assert visitor.get("/").headers["location"] == "/ops/log-in"
+    assert other.get("/").status_code == 200
+    stored = list(api.service.redis.scan_iter(f"{ENDED_SESSION_PREFIX}*"))
+    assert len(stored) == 1
+    assert 0 < api.service.redis.ttl(stored[0]) <= sessions.SESSION_SECONDS
+
+
+def test_a_log_out_holds_in_this_process_while_redis_is_away(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise RedisError("away")
+
+    visitor, other = visit(), visit()
+    monkeypatch.setattr("app.clients.redis.ended_sessions.add", away)
+    monkeypatch.setattr("app.clients.redis.ended_sessions.contains", away)
+    assert visitor.send("/log-out").status_code == 303
+    assert visitor.get("/").status_code == 303
+    assert other.get("/").status_code == 200
+
+
+def test_a_name_that_isnt_a_schedule_enters_no_log(api: Api, visit: Visit) -> None:
+    visitor = visit()
+    assert schedule.list_schedules(api.tenant.tenant_id)
+    for name in ("orla.smith", "4111111111111111", "orla@example.com", "a%20b", "x" * 65):
+        for act in ("run", "pause", "resume"):
+            assert visitor.send(f"/schedule/{name}/{act}").status_code == 404
+    assert not operator_log.list_actions(api.tenant.tenant_id)
+    assert not api.service.rows("SELECT FROM audit WHERE action = 'operator_acted'")
