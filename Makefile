@@ -18,7 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
-PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup
+# tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
+PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
 .PHONY: help venv run demo test test-long test-costs coverage test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
@@ -45,7 +46,7 @@ run: venv ## start the whole service on this machine
 demo: venv ## a guided tour with sample memories
 	@$(BIN)/ebbing demo $(ARGS)
 
-test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" takes half the time
+test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" for the quick ones
 	@$(PYTEST) -m "not long" $(ARGS)
 
 test-long: venv ## the longest tests (killing under load, fuzzing, a simulated year, backups) and more random examples

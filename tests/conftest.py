@@ -67,7 +67,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the slowest tests first, so that no worker is left with one at the end; every `long` test is `slow` too.
+    """Sort tests by cost, and mark them; every `long` test is `slow` too.
 
     Mark what was measured as slow, and property tests `drawn`, and let these draw the number of examples of
     `tests/examples.py`.
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("long")
         if item.get_closest_marker("long") is not None:
             item.add_marker("slow")
-    items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.get_closest_marker("slow") is None))
+    costs.sort(items)
     if config.getoption("loadgroup", default=False):  # set by pytest-xdist in its workers
         groups.name_groups(items)
 
@@ -112,6 +112,13 @@ def _remembered_environments() -> None:
         from tests import environments  # noqa: PLC0415  # imports the settings, which tests of pure rules don't need
 
         environments.remember()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _remembered_redis_version() -> None:
+    """Let the client of Redis read its own version once: it parses its package's metadata for each connection."""
+    if (utils := sys.modules.get("redis.utils")) is not None:
+        utils.get_lib_version = cache(utils.get_lib_version)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -1,24 +1,36 @@
-"""Database connections that outlive a test: connecting and compiling statements takes longer than most tests."""
+"""Connections that outlive a test: connecting, and compiling statements, takes longer than most tests."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import select
-from typing import Any
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
+import redis.asyncio
 import sqlalchemy
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Engine, event
 
+from app.clients.redis.connection import connect_async, redis_url
+from app.clients.redis.connection_check import registered_check
 from app.settings import settings
 from app.store.core import database
 from tests.waiting import PATIENCE_SECONDS
+
+T = TypeVar("T")
+Work = Callable[[redis.asyncio.Redis], Awaitable[T]]
 
 _owners: dict[str, psycopg.Connection[Any]] = {}
 _kept: dict[database.Role, Engine] = {}
 _settings: WeakKeyDictionary[Engine, tuple[object, ...]] = WeakKeyDictionary()
 _connections: WeakKeyDictionary[Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
+_loops: dict[int, asyncio.Runner] = {}  # by process: a fork must not use its parent's
+_clients: dict[tuple[int, str], redis.asyncio.Redis] = {}
 
 
 def owner(url: str) -> psycopg.Connection[Any]:
@@ -70,8 +82,43 @@ def lend(database_url: str) -> None:
     database._count_opening()  # so that the service remembers nothing about the database's earlier rows
 
 
+def run_with_redis(work: Work[T]) -> T:
+    """Run a coroutine function with an asynchronous client of the service's Redis, connected since an earlier call.
+
+    In other threads, and where connections are verified when they open, the client is new.
+    """
+    if threading.current_thread() is not threading.main_thread() or registered_check() is not None:
+        return asyncio.run(_run_with_new_client(work))
+    if os.getpid() not in _loops:
+        _loops[os.getpid()] = asyncio.Runner()
+    return _loops[os.getpid()].run(_run_with_kept_client(work))
+
+
+async def _run_with_new_client(work: Work[T]) -> T:
+    client = connect_async()
+    try:
+        return await work(client)
+    finally:
+        await client.aclose()
+
+
+async def _run_with_kept_client(work: Work[T]) -> T:
+    key = os.getpid(), redis_url()
+    if key not in _clients:
+        _clients[key] = connect_async()
+    return await work(_clients[key])
+
+
+def _close_redis() -> None:
+    if (runner := _loops.pop(os.getpid(), None)) is not None:
+        for key in [key for key in _clients if key[0] == os.getpid()]:
+            runner.run(_clients.pop(key).aclose())
+        runner.close()
+
+
 def close() -> None:
     """Close the connections that no test uses."""
+    _close_redis()
     close_owners()
     for engine in _kept.values():
         engine.dispose()

@@ -15,29 +15,54 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
+from math import log2
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("slow_tests.txt")
-COSTLY_SECONDS = 0.2  # mean over a test's parameters, of the test's process and the servers that work for it
+COSTLY_SECONDS = 0.15  # mean over a test's parameters, of the test's process and the servers that work for it
 QUICK_PROGRAMS = frozenset({"git", "uname"})  # `platform` runs uname for the first request of the openai client
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def listed() -> list[str]:
-    """Return the test functions that were measured as slow, as `file::function`."""
-    return LIST.read_text(encoding="utf-8").split()
+def listed() -> dict[str, float]:
+    """Return the test functions that were measured as slow, as `file::function`, with their mean seconds."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return {name: float(seconds) for name, seconds in map(str.split, lines)}
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
     """Mark the listed tests `slow`."""
-    slow = frozenset(listed())
+    slow = listed()
     for item in items:
         if function_of(item.nodeid) in slow:
             item.add_marker("slow")
+
+
+def sort(items: list[pytest.Item]) -> None:
+    """Put what takes longest first, so that no worker is left with it at the end.
+
+    First the groups of pytest-xdist, each of which runs on one worker, by the sum of their measured seconds; then the
+    `long` and the `slow` tests. Tests of about the same cost keep their random order.
+    """
+    seconds = listed()
+    by_group: dict[str, float] = defaultdict(float)
+    groups = {}
+    for item in items:
+        if (group := item.get_closest_marker("xdist_group")) is not None:
+            groups[item] = group.args[0]
+            by_group[group.args[0]] += seconds.get(function_of(item.nodeid), 0)
+
+    def order(item: pytest.Item) -> tuple[float, bool, bool, int]:
+        group = -by_group[groups[item]] if item in groups else 1
+        own = 0 if item in groups else round(log2(seconds.get(function_of(item.nodeid), COSTLY_SECONDS)))
+        return group, item.get_closest_marker("long") is None, item.get_closest_marker("slow") is None, -own
+
+    items.sort(key=order)
 
 
 def function_of(nodeid: str) -> str:
@@ -45,12 +70,12 @@ def function_of(nodeid: str) -> str:
     return nodeid.partition("[")[0].partition("@")[0]
 
 
-def costly(seconds: Iterable[tuple[str, float]]) -> list[str]:
-    """Return the functions whose tests take more than `COSTLY_SECONDS` on average."""
+def costly(seconds: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the functions whose tests take more than `COSTLY_SECONDS` on average, with that average."""
     by_function = defaultdict(list)
     for nodeid, taken in seconds:
         by_function[function_of(nodeid)].append(taken)
-    return sorted(name for name, taken in by_function.items() if mean(taken) > COSTLY_SECONDS)
+    return {name: mean(taken) for name, taken in by_function.items() if mean(taken) > COSTLY_SECONDS}
 
 
 def used_seconds() -> float:
@@ -166,9 +191,26 @@ def write_list(folder: Path) -> None:
         tuple(json.loads(line)) for file in folder.glob("*.jsonl") for line in file.read_text("utf-8").splitlines()
     ]
     measured = {function_of(nodeid) for nodeid, _ in seconds}
-    names = {*costly(seconds), *(name for name in listed() if name not in measured)}
-    LIST.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
+    stay = {name: taken for name, taken in listed().items() if name not in measured}
+    _write(costly(seconds) | stay)
+
+
+def drop_removed() -> None:
+    """Remove from the list the functions that are no longer there."""
+    _write({name: taken for name, taken in listed().items() if is_defined(name)})
+
+
+def is_defined(name: str) -> bool:
+    """Return true if the file of `file::function` has the function."""
+    path, _, function = name.partition("::")
+    file = ROOT / path
+    return file.is_file() and f"\ndef {function}(" in file.read_text(encoding="utf-8")
+
+
+def _write(seconds: dict[str, float]) -> None:
+    LIST.write_text("".join(f"{name} {taken:.2f}\n" for name, taken in sorted(seconds.items())), encoding="utf-8")
 
 
 if __name__ == "__main__":
     write_list(Path(sys.argv[1]))
+    drop_removed()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-TIMES = int(os.environ.get("EBBING_TEST_EXAMPLES", "1"))
+SHARE = float(os.environ.get("EBBING_TEST_EXAMPLES", "0.6"))  # of the number that a test names; 3 in `make test-long`
 USUAL = 35
 
 
-def draw(count: int, **more: Any) -> settings:
-    """Return hypothesis's settings for this many examples in `make test`, without a deadline."""
-    return settings(deadline=None, max_examples=count * TIMES, **more)
+def draw(count: int, suppress_health_check: Sequence[HealthCheck] = ()) -> settings:
+    """Return hypothesis's settings for a share of this many examples, without limits of time."""
+    return settings(
+        deadline=None,
+        max_examples=round(count * SHARE),
+        suppress_health_check=[HealthCheck.too_slow, *suppress_health_check],
+    )
 
 
 def set_default() -> None:

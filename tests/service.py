@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from app import failpoints, queues
 from app.api.http.auth import cache
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
-from app.clients.redis.connection import BACKLOG, HELD, RING, RING_MEMBERS, connect_async, stream_key
+from app.clients.redis.connection import BACKLOG, HELD, RING, RING_MEMBERS, stream_key
 from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import AppendResult, StreamWriter
 from app.domain.ingest.envelope import Form
@@ -219,15 +218,7 @@ class Service:
 
 def at_door(knock: Callable[[StreamWriter], Awaitable[T]]) -> T:
     """Run a coroutine function with a door that is open for the duration."""
-
-    async def open_and_close() -> T:
-        client = connect_async()
-        try:
-            return await knock(StreamWriter(client))
-        finally:
-            await client.aclose()
-
-    return asyncio.run(open_and_close())
+    return connections.run_with_redis(lambda client: knock(StreamWriter(client)))
 
 
 def empty(database_url: str) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.xdist_group("prepared")  # so that the sources are parsed once
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py"))
 # This module prepares its type later, in one thread at a time.

@@ -40,7 +40,7 @@ def one(plant: Plant, statement: str, *values: str) -> int:
 
 
 def witnessed(plant: Plant, caller: Caller) -> int:
-    """Count a caller's witnessed requests. Those of callers of earlier tests are settled meanwhile."""
+    """Count a caller's witnessed requests. Those of earlier tests' callers are settled at the same time."""
     own = "SELECT count(*) FROM accepted_requests, unnest(tenant_ids) AS tenant_id WHERE tenant_id = %s::uuid"
     return one(plant, own, caller.tenant_id)
 
@@ -112,7 +112,7 @@ def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
 
 
 def lost(admin: httpx.Client, caller: Caller) -> tuple[int, int]:
-    """Count a caller's lost requests and memories. Losses of earlier tests' callers may be found meanwhile."""
+    """Count a caller's lost requests and memories. Losses of earlier tests' callers may be found at the same time."""
     gaps = admin.get("/v1/admin/queue").json()["gaps"]
     own = [gap for gap in gaps if gap["tenant_id"] == caller.tenant_id]
     return sum(gap["requests"] for gap in own), sum(gap["memories"] for gap in own)

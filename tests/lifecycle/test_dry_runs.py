@@ -20,6 +20,7 @@ from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import Aged, days
+from tests.variants import variants
 
 MEMORIES = 400
 
@@ -66,12 +67,23 @@ def lived(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until
     return lived, year
 
 
-# On day 125, no night has seen the latest policy yet; on day 240, another policy with a longer grace period applies.
-@pytest.mark.parametrize(("profile", "until", "limit"), [("spec", 125, 7), ("spec", 240, 100), ("mnemex", 100, 1000)])
-@pytest.mark.parametrize("ahead", [0, 33])
+# Profile, day, page size and days ahead. On day 125, no night has seen the latest policy yet; on day 240, another
+# policy with a longer grace period applies.
+RUNS = {
+    "spec-125-7-0": ("spec", 125, 7, 0),
+    "spec-125-7-33": ("spec", 125, 7, 33),
+    "spec-240-100-0": ("spec", 240, 100, 0),
+    "spec-240-100-33": ("spec", 240, 100, 33),
+    "mnemex-100-1000-0": ("mnemex", 100, 1000, 0),
+    "mnemex-100-1000-33": ("mnemex", 100, 1000, 33),
+}
+
+
+@pytest.mark.parametrize("case", variants(RUNS, {"spec-125-7-0", "spec-240-100-33", "mnemex-100-1000-0"}))
 def test_a_run_does_what_its_dry_run_says(
-    service: Service, monkeypatch: pytest.MonkeyPatch, profile: str, until: int, limit: int, ahead: int
+    service: Service, monkeypatch: pytest.MonkeyPatch, case: tuple[str, int, int, int]
 ) -> None:
+    profile, until, limit, ahead = case
     found, year = lived(service, monkeypatch, profile, until)
     moment = until + NIGHT + ahead
     moves, counted = previewed(found.aged, moment, limit)

@@ -17,6 +17,7 @@ from tests.lifecycle import reference
 from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services.aged import START, Aged, aged, days
+from tests.variants import variants
 
 __all__ = ["aged"]
 
@@ -34,7 +35,7 @@ def explained(aged: Aged, memory_id: UUID, day: float | None = None) -> TierExpl
     return explanation.explain_tier(aged.tenant_id, memory_id, None if day is None else days(day))
 
 
-@pytest.mark.parametrize("profile", ["spec", "mnemex", "cmm"])
+@pytest.mark.parametrize("profile", variants(["spec", "mnemex", "cmm"], {"spec"}))
 def test_the_next_change_is_the_references(service: Service, monkeypatch: pytest.MonkeyPatch, profile: str) -> None:
     """Covers memories of all kinds, labels and uses, held and restored ones, in every tier."""
     year = Year(300, profile, last=30)

@@ -17,6 +17,7 @@ from tests.lifecycle.year import NIGHT, Lived, Year, policy
 from tests.service import Service
 from tests.services import nights
 from tests.services.aged import Aged, days
+from tests.variants import variants
 
 MOVING = ("sweep", "expire", "archive", "cold", "delete")
 
@@ -57,13 +58,20 @@ def rows(aged: Aged) -> tuple[dict[UUID, str], dict[UUID, str]]:
     return {memory_id: tier for memory_id, tier, _ in found}, {memory_id: wanted for memory_id, _, wanted in found}
 
 
-# On day 125, no night has seen the latest policy yet.
-@pytest.mark.parametrize(
-    ("until", "last", "ahead", "key"), [(125, 105, 0, True), (110, 110, 33, True), (125, 90, 0, False)]
-)
+# Day, day of the last night, days ahead, and whether there is a master key. On day 125, no night has seen the latest
+# policy yet.
+NIGHTS = {
+    "today": (125, 105, 0, True),
+    "in a month": (110, 110, 33, True),
+    "without a key": (125, 90, 0, False),
+}
+
+
+@pytest.mark.parametrize("case", variants(NIGHTS, {"today", "without a key"}))
 def test_a_night_does_what_its_dry_run_says(
-    service: Service, monkeypatch: pytest.MonkeyPatch, until: int, last: int, ahead: int, *, key: bool
+    service: Service, monkeypatch: pytest.MonkeyPatch, case: tuple[int, int, int, bool]
 ) -> None:
+    until, last, ahead, key = case
     found = lived(service, monkeypatch, until, last)
     if not key:
         monkeypatch.delenv("EBBING_MASTER_KEY")

@@ -23,7 +23,7 @@ def seen():
 
 
 """
-LEFT_OUT = ("cacheprovider", "randomly", "xdist", "faulthandler")
+LEFT_OUT = ("cacheprovider", "faulthandler", "unraisableexception", "threadexception")
 OPTIONS = ["--import-mode=importlib", "-q", "-s", *(f"-pno:{plugin}" for plugin in LEFT_OUT)]
 
 
@@ -43,14 +43,17 @@ class Outcomes:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[[str], Outcomes]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Outcomes]:
     """Run tests, given as text, with the guard."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run_guarded(text: str) -> Outcomes:
         file = tmp_path / "test_guarded.py"
         file.write_text(HELPERS + dedent(text), encoding="utf-8")
         outcomes = Outcomes()
-        pytest.main([*OPTIONS, "-c", os.devnull, f"--rootdir={tmp_path}", str(file)], [EnvironmentGuard(), outcomes])
+        # The folder is its own root with its own configuration: otherwise all folders above would be collected.
+        places = ["-c", os.devnull, f"--rootdir={tmp_path}", f"--confcutdir={tmp_path}"]
+        pytest.main([*OPTIONS, *places, str(file)], [EnvironmentGuard(), outcomes])
         sys.modules.pop(file.stem, None)  # otherwise the next run would import this one's tests
         return outcomes
 

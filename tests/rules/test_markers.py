@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import NodeId
 
 from tests import costs
 from tests.variants import variants
@@ -25,20 +26,57 @@ def functions(file: str) -> frozenset[str]:
 
 
 def test_the_slow_tests_of_the_list_exist_once_and_in_order() -> None:
-    names = costs.listed()
+    names = list(costs.listed())
+    assert len(names) == len(costs.LIST.read_text(encoding="utf-8").splitlines())
     assert names == sorted(set(names))
     gone = [name for name in names if name.partition("::")[2] not in functions(name.partition("::")[0])]
-    assert gone == [], "renamed or removed: change tests/slow_tests.txt too"
+    assert gone == [], "renamed or removed: `python -m tests.costs .cache/none` drops them from tests/slow_tests.txt"
 
 
 def test_a_test_is_slow_by_the_mean_of_its_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = [("a::quick", 0.1), ("a::mixed[x]", 0.9), ("a::mixed[y]", 0.01), ("a::few[x]", 0.3), ("a::few[y]", 0.05)]
-    assert costs.costly(seconds) == ["a::mixed"]
+    seconds = [("a::quick", 0.1), ("a::mixed[x]", 0.9), ("a::mixed[y]", 0.01), ("a::few[x]", 0.2), ("a::few[y]", 0.05)]
+    assert costs.costly(seconds) == {"a::mixed": 0.455}
     monkeypatch.setattr(costs, "LIST", tmp_path / "list")
-    costs.LIST.write_text("a::few\nb::not_run\n")
+    costs.LIST.write_text("a::few 0.2\nb::not_run 0.3\n")
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(each) + "\n" for each in seconds))
     costs.write_list(tmp_path)
-    assert costs.listed() == ["a::mixed", "b::not_run"]
+    assert costs.listed() == {"a::mixed": 0.46, "b::not_run": 0.3}
+
+
+def test_a_removed_test_leaves_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "LIST", tmp_path / "list")
+    monkeypatch.setattr(costs, "ROOT", tmp_path)
+    (tmp_path / "test_a.py").write_text("import os\n\n\ndef test_there() -> None:\n    pass\n")
+    costs.LIST.write_text("test_a.py::test_gone 1\ntest_a.py::test_there 2\ntest_b.py::test_there 3\n")
+    costs.drop_removed()
+    assert costs.listed() == {"test_a.py::test_there": 2}
+
+
+def test_groups_run_first_and_then_what_takes_longest(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "LIST", tmp_path / "list")
+    costs.LIST.write_text("a::first 9\na::second 0.3\na::small 0.2\na::large 0.4\na::larger 5\n")
+    marks = {
+        "a::quick": [],
+        "a::larger": [pytest.mark.slow],
+        "a::long[x]": [pytest.mark.slow, pytest.mark.long],
+        "a::small": [pytest.mark.slow, pytest.mark.xdist_group("two")],
+        "a::large[y]": [pytest.mark.slow, pytest.mark.xdist_group("one")],
+        "a::first": [pytest.mark.slow],
+        "a::unmeasured": [pytest.mark.slow, pytest.mark.xdist_group("one")],
+    }
+    items: list[pytest.Item] = []
+    for name, own in marks.items():
+        item = pytest.Function.from_parent(request.node.parent, name=name, callobj=lambda: None)
+        item._id = NodeId(path="a", names=(name.partition("::")[2],))
+        for mark in own:
+            item.add_marker(mark)
+        items.append(item)
+    costs.sort(items)
+    assert [item.nodeid for item in items] == [
+        *("a::large[y]", "a::unmeasured", "a::small", "a::long[x]", "a::first", "a::larger", "a::quick")
+    ]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from app.services.enrichment import score_by_model
 from tests.provider import model
 from tests.service import Tenant
 from tests.services.rated import Rated, rated
+from tests.variants import variants
 
 __all__ = ["rated"]
 
@@ -118,11 +119,17 @@ def test_a_model_that_obeys_moves_the_salience_of_the_memory_that_asked_and_noth
         assert after[item["text"]] == (10, 10, 10, 10, 1, None, [], [], [], 1)
 
 
-@pytest.mark.parametrize(
-    "orders",
-    [{"never_forget": True}, {"tags": ["legal"]}, {"retention": "forever"}, {"kind": ["system"]}, {"personal": "10"}],
-    ids=lambda orders: next(iter(orders)),
-)
+UNHEARD: dict[str, dict[str, Any]] = {
+    "never_forget": {"never_forget": True},
+    "tags": {"tags": ["legal"]},
+    "retention": {"retention": "forever"},
+    "kind": {"kind": ["system"]},
+    "personal": {"personal": "10"},
+}
+
+
+# An unknown field, and a known one with a value of another type.
+@pytest.mark.parametrize("orders", variants(UNHEARD, {"never_forget", "personal"}))
 def test_a_model_that_says_more_than_it_may_is_not_heard(
     rated: Rated, monkeypatch: pytest.MonkeyPatch, orders: dict[str, Any]
 ) -> None:

@@ -22,6 +22,7 @@ from app.store.core import database
 from app.store.embedding import embedding_spaces, embeddings
 from app.store.embedding.embedding_spaces import Space
 from tests.services.embedder_move import LOCAL, REMOTE, Move, Movers, movers
+from tests.variants import variants
 from tests.waiting import until
 
 __all__ = ["movers"]
@@ -176,15 +177,18 @@ CRASHES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("call", CRASHES)
+MOMENTS = {f"{moment} {call}": (*where, moment) for call, where in CRASHES.items() for moment in ("before", "after")}
+USUAL_MOMENTS = {"before reading", "after writing", "before switching", "after switching", "after clearing"}
+
+
+@pytest.mark.parametrize("crash", variants(MOMENTS, USUAL_MOMENTS))
 def test_a_crash_anywhere_costs_a_step(
-    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, call: str, moment: str
+    movers: Movers, tenant_id: UUID, monkeypatch: pytest.MonkeyPatch, crash: tuple[Any, str, str]
 ) -> None:
     filled(movers, tenant_id, 20)
     movers.use("openai")
     monkeypatch.setattr(reembed, "ROWS", 7)
-    module, name = CRASHES[call]
+    module, name, moment = crash
     crashed = crash_once(monkeypatch, module, name, moment)
     move = Move.read(tenant_id)
     for _ in range(20):

@@ -27,6 +27,7 @@ from tests.services.archived_memories import archive_all, fade, remember
 from tests.services.cold_due import LONG, Chilled, aged, chilled
 from tests.services.erasure.test_erasures import Household, house
 from tests.services.tiers.test_pca_fitting import crowd
+from tests.variants import variants
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled", "house"]
@@ -139,7 +140,7 @@ def test_an_archived_turn_that_held_their_words_loses_its_vector(house: Househol
 
 
 @pytest.mark.acceptance(8)
-@pytest.mark.parametrize("erased", range(7))
+@pytest.mark.parametrize("erased", variants({str(n): n for n in range(7)}, {"0", "3"}))
 def test_archived_turns_on_both_sides_lose_the_vectors_that_include_an_erased_one(
     service: Service, erased: int
 ) -> None:
@@ -201,7 +202,7 @@ def test_ended_jobs_and_released_holds_name_them_no_more(house: Household) -> No
 
 
 @pytest.mark.acceptance(5)
-@pytest.mark.parametrize("steps", range(1, 9))
+@pytest.mark.parametrize("steps", variants({str(n): n for n in range(1, 9)}, {"1", "4", "8"}))
 def test_two_who_work_at_one_do_no_step_twice(house: Household, steps: int) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     carried_out(house.tenant_id, erasure_id, steps)

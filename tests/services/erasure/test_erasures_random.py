@@ -27,6 +27,7 @@ from app.store.privacy.holds import scope_sql
 from tests.service import Service
 from tests.services.due_deletions import UNFINISHED, erased, worked
 from tests.services.mergeable import BOATS, Alike
+from tests.variants import variants
 
 STEPS = 30
 PEOPLE, THREADS = ("ann", "bob"), ("harbour", "quay")
@@ -129,7 +130,7 @@ WHERE tenant_id = :tenant AND deleted_at IS NULL AND seq <= :last_seq AND {scope
             assert tenant_counts.measure_drift(tx, self.tenant_id) == tenant_counts.NONE
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", variants({str(seed): seed for seed in range(3)}, {"0"}))
 def test_in_any_order_nothing_hidden_is_seen_and_all_comes_to_an_end(service: Service, seed: int) -> None:
     harbour = Harbour(service, random.Random(seed))
     for _ in range(STEPS):

@@ -19,6 +19,7 @@ from app.services.tenants import policy_versions, tenants
 from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from tests.service import Service, Tenant
+from tests.variants import variants
 
 NOON = datetime(2026, 3, 7, 12, tzinfo=UTC)
 AT_TWO = Night(jitter_seconds=0)
@@ -173,20 +174,23 @@ def test_tenants_are_spread_and_each_keeps_its_minute(service: Service, sent: li
     assert after == [(tenant_id, moment + DAY) for tenant_id, moment in before]
 
 
-@pytest.mark.parametrize(
-    ("zone", "day"),
-    [
-        ("Europe/Berlin", date(2026, 3, 29)),
-        ("Europe/Berlin", date(2026, 10, 25)),
-        ("America/Santiago", date(2026, 9, 6)),
-        ("UTC", date(2028, 2, 29)),
-    ],
-)
-@pytest.mark.parametrize("starts_at", ["00:00", "02:30"])
-def test_every_local_date_has_one_night(
-    service: Service, sent: list[UUID], zone: str, day: date, starts_at: str
-) -> None:
-    """Cases: both clock changes, one of them at midnight, and 29 February."""
+DATES = {
+    "clocks go forward": ("Europe/Berlin", date(2026, 3, 29)),
+    "clocks go back": ("Europe/Berlin", date(2026, 10, 25)),
+    "clocks go forward at midnight": ("America/Santiago", date(2026, 9, 6)),
+    "29 February": ("UTC", date(2028, 2, 29)),
+}
+NIGHTS = {f"{name}, {at}": (*where, at) for name, where in DATES.items() for at in ("00:00", "02:30")}
+# Each date once, with the start that the change of clocks removes or repeats.
+USUAL_NIGHTS = {
+    *("clocks go forward, 02:30", "clocks go back, 02:30"),
+    *("clocks go forward at midnight, 00:00", "29 February, 00:00"),
+}
+
+
+@pytest.mark.parametrize("case", variants(NIGHTS, USUAL_NIGHTS))
+def test_every_local_date_has_one_night(service: Service, sent: list[UUID], case: tuple[str, date, str]) -> None:
+    zone, day, starts_at = case
     service.tenant(Policy(time_zone=zone, night=Night(starts_at=starts_at, jitter_seconds=0)))
     service.rows("UPDATE policies SET effective_at = '2020-01-01'")
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=ZoneInfo(zone)).astimezone(UTC)
@@ -236,7 +240,10 @@ def test_a_policy_that_begins_later_moves_the_nights_from_then_on(
     assert due(service) == FIRST + 2 * DAY + 3 * HOUR
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Auckland", "Pacific/Honolulu", "Asia/Kolkata"])
+@pytest.mark.parametrize(
+    "zone",
+    variants(["Pacific/Auckland", "Pacific/Honolulu", "Asia/Kolkata"], {"Pacific/Auckland", "Pacific/Honolulu"}),
+)
 def test_a_change_of_time_zone_never_gives_a_date_two_nights(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, zone: str
 ) -> None:

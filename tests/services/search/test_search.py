@@ -107,9 +107,9 @@ def test_weights_are_the_policys(diary: Shelf) -> None:
     assert [result.external_id for result in diary.search("Biscuit", own_words)] == ["puppy"]
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
+def test_filters(diary: Shelf) -> None:
+    query = "puppy vet piano guitar Paris flight lessons"
+    cases: list[tuple[dict[str, object], set[str]]] = [
         ({"subject": "ann"}, {"puppy", "piano"}),
         ({"subject": "nobody"}, set()),
         ({"thread": "pets"}, {"puppy", "vet"}),
@@ -123,11 +123,9 @@ def test_weights_are_the_policys(diary: Shelf) -> None:
         ({"after": NOON - timedelta(days=30), "before": NOON}, {"paris"}),
         ({"after": NOON - timedelta(days=30), "before": NOON - timedelta(days=30)}, set()),
         ({"subject": "ann", "kinds": ("episodic",), "after": NOON}, {"piano"}),
-    ],
-)
-def test_filters(diary: Shelf, filters: dict[str, object], expected: set[str]) -> None:
-    query = "puppy vet piano guitar Paris flight lessons"
-    assert set(diary.search_ids(query, **filters)) == expected
+    ]
+    for filters, expected in cases:
+        assert set(diary.search_ids(query, **filters)) == expected, filters
 
 
 def test_a_memory_not_yet_embedded_is_found_by_its_words(diary: Shelf) -> None:
@@ -171,10 +169,10 @@ def test_another_tenants_memories_are_never_found(diary: Shelf) -> None:
     assert other.search_ids("Paris flight") == ["rome"]
 
 
-@pytest.mark.parametrize("query", ["", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000])
-def test_a_query_without_usual_words_raises_nothing(diary: Shelf, query: str) -> None:
-    for result in diary.search(query, explain=True):
-        assert 0 < result.score <= 3
+def test_a_query_without_usual_words_raises_nothing(diary: Shelf) -> None:
+    for query in ("", " ", "?!", "\u200b", "🙂🙃", "日本語", "the and of", "who is it?", "a" * 3000):
+        for result in diary.search(query, explain=True):
+            assert 0 < result.score <= 3, query
 
 
 def test_an_empty_query_finds_nothing(diary: Shelf) -> None:
@@ -193,9 +191,8 @@ def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
     assert shelf.search_ids("🔥")[0] == "fire"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_quotes_and_operators_are_plain_text(diary: Shelf) -> None:
+    queries = [
         "'quoted'",
         '"Paris flight',
         "Paris & flight | !",
@@ -205,12 +202,12 @@ def test_signs_and_characters_of_other_scripts_are_found(shelf: Shelf) -> None:
         "flight); DROP TABLE memories; --",
         ":tenant %(tenant)s %s flight",
         "flight:A https://example.org/flight?a=b&c='d' a@b.org /usr/bin/flight 3.14e-7",
-    ],
-)
-def test_quotes_and_operators_are_plain_text(diary: Shelf, query: str) -> None:
-    assert isinstance(diary.search_ids(query), list)
-    if "Paris" in query:
-        assert diary.search_ids(query)[0] == "paris"
+    ]
+    for query in queries:
+        found = diary.search_ids(query)
+        assert isinstance(found, list), query
+        if "Paris" in query:
+            assert found[0] == "paris", query
 
 
 def test_lexemes_with_quotes_and_backslashes_are_matched(shelf: Shelf) -> None:

@@ -28,6 +28,7 @@ from app.store.tenants import policies
 from tests.service import Service, Tenant
 from tests.services.job_kinds import set_kind
 from tests.services.strength_rows import fill
+from tests.variants import variants
 
 MEMORIES = 90
 
@@ -229,11 +230,15 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=" ".join)
-@pytest.mark.parametrize("days", [0, 20])
+BEGINNINGS = {f"{' '.join(change)}-{days}": (change, days) for change in CHANGES for days in (0, 20)}
+USUAL_BEGINNINGS = {"tiers-0", "forgetting-20", "forgetting tiers-0", "importance forgetting-20"}
+
+
+@pytest.mark.parametrize("case", variants(BEGINNINGS, USUAL_BEGINNINGS))
 def test_effects_are_those_of_each_memory_by_hand(
-    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], days: int
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, case: tuple[dict[str, Any], int]
 ) -> None:
+    change, days = case
     monkeypatch.setattr(policy_impact, "PAGE_ROWS", 7)
     fill(service, tenant, Policy().model, MEMORIES)
     put(tenant, ahead(days=5), tiers={"archived_below": 0.35})  # scheduled: in force by then, or superseded

@@ -16,6 +16,7 @@ from app.services.memories import memories
 from app.services.tiers import sweep
 from tests.service import Service
 from tests.services.aged import Aged, days
+from tests.variants import variants
 
 END_DAYS = 30
 HOUR = 1 / 24
@@ -105,7 +106,8 @@ def life(
     return lived(Aged(service, monkeypatch, before), after, every_days)
 
 
-@pytest.mark.parametrize("name", CHANGES)
+# A change within a profile, and one to another.
+@pytest.mark.parametrize("name", variants({name: name for name in CHANGES}, {"spec", "memory_decay to mnemex"}))
 def test_it_does_not_matter_how_often_it_is_swept(service: Service, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     often = [END_DAYS, 1, *([HOUR] if name in PROFILES else [7 * HOUR])]
     lives = [life(service, monkeypatch, name, every) for every in often]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from uuid import UUID, uuid4
 
 import pytest
@@ -114,28 +115,18 @@ def test_only_ids_and_numbers_become_literals() -> None:
         kept_plans.inline_values("%(text)s", {"text": "'"}, ["text"])
 
 
-@pytest.mark.parametrize("has_graph", [False, True])
-@pytest.mark.parametrize(
-    ("request_", "words", "among", "settings"),
-    [
-        (SearchRequest("x"), ["w7"], None, ("on", "force_generic_plan")),
-        (SearchRequest("x"), ["w7"], 3000, ("off", "force_generic_plan")),
-        (SearchRequest("x", superseded=True, thread="none"), ["w7"], 3000, ("on", "force_custom_plan")),
-    ],
-)
-def test_a_search_applies_its_settings_in_a_transaction_opened_with_others(
-    crowd: Crowd,
-    has_graph: bool,
-    request_: SearchRequest,
-    words: list[str],
-    among: int | None,
-    settings: tuple[str, str],
-) -> None:
+def test_a_search_applies_its_settings_in_a_transaction_opened_with_others(crowd: Crowd) -> None:
     tenant = crowd.large()
-    with database.tenant(tenant, expected_settings(SearchRequest("x"), has_graph=has_graph)) as tx:
-        find_candidates(tx, tenant, crowd.probe(*words, among=among), request_, RANKING)
-        applied = tx.execute(text("SELECT current_setting('enable_sort'), current_setting('plan_cache_mode')")).one()
-    assert tuple(applied) == settings
+    cases: list[tuple[SearchRequest, int | None, tuple[str, str]]] = [
+        (SearchRequest("x"), None, ("on", "force_generic_plan")),
+        (SearchRequest("x"), 3000, ("off", "force_generic_plan")),
+        (SearchRequest("x", superseded=True, thread="none"), 3000, ("on", "force_custom_plan")),
+    ]
+    for has_graph, (request, among, settings) in product((False, True), cases):
+        with database.tenant(tenant, expected_settings(SearchRequest("x"), has_graph=has_graph)) as tx:
+            find_candidates(tx, tenant, crowd.probe("w7", among=among), request, RANKING)
+            applied = tx.execute(text("SELECT current_setting('enable_sort'), current_setting('plan_cache_mode')"))
+            assert tuple(applied.one()) == settings, (has_graph, request, among)
 
 
 def test_a_transaction_opened_with_the_expected_settings_needs_no_statement_for_them(
