@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -58,14 +58,15 @@ def build() -> ASGIApp:
         await run_in_threadpool(rerank.check_reranker)
         await run_in_threadpool(spaces.warn_other_spaces)
         await run_in_threadpool(dynamics_plugins.announce_plugins)
-        writing = asyncio.create_task(_write_accepted(accepted))
+        is_ending = asyncio.Event()
+        writing = asyncio.create_task(_write_accepted(accepted, is_ending))
         listener = HealthListener()
         if (health_port := settings().health_port) is not None:
             await listener.start(settings().host, health_port)
         yield
         await listener.stop()
-        writing.cancel()
-        await run_in_threadpool(accepted.write)
+        is_ending.set()
+        await writing
         await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
@@ -130,7 +131,9 @@ def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, acce
     return Guard(app, Ingest(writer, nudger, accepted), search.serve_search)
 
 
-async def _write_accepted(accepted: witness.Witness) -> None:
-    while True:
-        await asyncio.sleep(witness.EVERY_SECONDS)
+async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:
+    """Write accepted requests about once a second, and a last time at the end; a write in progress is completed."""
+    while not is_ending.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(is_ending.wait(), witness.EVERY_SECONDS)
         await run_in_threadpool(accepted.write)

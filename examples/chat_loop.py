@@ -71,12 +71,12 @@ def is_question(message: Message) -> bool:
     return message["content"].rstrip().endswith("?")
 
 
-def find_memories(memory: MemoryClient, user: str, history: list[Message]) -> Recall:
+def find_memories(memory: MemoryClient, user: str, conversation: str, history: list[Message]) -> Recall:
     """Return the memories relevant to the conversation; for a question without any, the closest ones."""
     recalled = memory.recall(user, history)
     if recalled.ids or not is_question(history[-1]):
         return recalled
-    closest = memory.search(user, history[-1]["content"])
+    closest = memory.search(user, conversation, history[-1]["content"])
     return Recall(CLOSEST + closest.text, closest.ids) if closest.ids else recalled
 
 
@@ -98,7 +98,7 @@ def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) ->
             continue
         question = {"role": "user", "content": text}
         history = [*history, question][-HISTORY_MESSAGES:]
-        recalled = find_memories(memory, user, history)
+        recalled = find_memories(memory, user, conversation, history)
         shown, used = take_citations(reply(recalled.text, history), recalled.ids)
         yield shown
         answer = {"role": "assistant", "content": shown}

@@ -47,9 +47,10 @@ class MemoryClient:
         found = self.call("POST", "/v1/recall", json={"subject": user, "messages": messages})
         return Recall(found["text"], found["ids"])
 
-    def search(self, user: str, question: str) -> Recall:
-        """Return what the user said that is closest to a question, however little it has to do with it."""
+    def search(self, user: str, conversation: str, question: str) -> Recall:
+        """Return what the user said in other conversations that is closest to a question, however unrelated it is."""
         body = {"query": question, "subject": user, "roles": ["user"], "limit": 3, "reinforce": False}
+        body["exclude_thread"] = conversation  # its messages are in the prompt already
         found = self.call("POST", "/v1/search", json=body)["results"]
         lines = [f"[{each['id']}] {each['created_at'][:10]} user: {' '.join(each['text'].split())}" for each in found]
         return Recall("\n".join(lines), [each["id"] for each in found])
@@ -59,7 +60,7 @@ class MemoryClient:
         return [str(self.call("DELETE", f"/v1/memories/{memory_id}")["erasure_id"]) for memory_id in ids]
 
     def undo(self, erasures: list[str]) -> None:
-        """Restore deleted memories, which is possible for some days; the key needs the scope `erase`."""
+        """Restore deleted memories, which is possible for some days; the key needs the scope `privacy`."""
         for erasure_id in erasures:
             self.call("POST", f"/v1/privacy/erasures/{erasure_id}/cancel")
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import select
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -25,6 +26,7 @@ from tests.waiting import PATIENCE_SECONDS
 T = TypeVar("T")
 Work = Callable[[redis.asyncio.Redis], Awaitable[T]]
 
+IDLE_SECONDS = 5.0
 _owners: dict[str, psycopg.Connection[Any]] = {}
 _kept: dict[database.Role, Engine] = {}
 _settings: WeakKeyDictionary[Engine, tuple[object, ...]] = WeakKeyDictionary()
@@ -59,11 +61,19 @@ def create(url: str, *, connect_args: dict[str, Any], **given: Any) -> Engine:
 def keep() -> None:
     """Take the service's engines for the next test; close those with connections in use."""
     for role, engine in database._engines.items():
-        if engine in _settings and role not in _kept and not engine.pool.checkedout():  # type: ignore[attr-defined]
+        if engine in _settings and role not in _kept and _is_idle(engine):
             _kept[role] = engine
         else:
             engine.dispose()
     database._engines.clear()
+
+
+def _is_idle(engine: Engine) -> bool:
+    """Return whether an engine's connections are unused, after waiting for threads that the test's end interrupted."""
+    deadline = time.monotonic() + IDLE_SECONDS
+    while engine.pool.checkedout() and time.monotonic() < deadline:  # type: ignore[attr-defined]
+        time.sleep(0.01)
+    return not engine.pool.checkedout()  # type: ignore[attr-defined]
 
 
 def lend(database_url: str) -> None:

@@ -55,7 +55,9 @@ class Desk:
         given = [re.sub(r"\$(\w+)", lambda name: self.noted[name.group(1)], word) for word in words]
         settings.cache_clear()
         done = CliRunner().invoke(app, given, prog_name="ebbing")
-        assert done.exit_code == 0, f"ebbing {' '.join(given)}: {done.output} {done.exception}"
+        # Other chapters leave problems in this service, which `doctor` reports by its exit code.
+        expected = {0, 1} if given[0] == "doctor" else {0}
+        assert done.exit_code in expected, f"ebbing {' '.join(given)}: {done.output} {done.exception}"
         return done.stdout
 
     def ask(self, *words: str) -> Any:

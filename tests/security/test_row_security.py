@@ -21,8 +21,8 @@ SHARED = {
     *("tenants", "api_keys", "tenant_work", "schedules", "runs"),
     *("rating_turns", "jobs", "ebbing_keys.erasure_ledger"),
 }
-# A tenant's budget also depends on the total of all tenants (tokens and costs by day), and small tenants of an embedding
-# space share a basis.
+# A tenant's budget also depends on the total of all tenants (tokens and costs by day), and small tenants of an
+# embedding space share a basis.
 UNGUARDED = {"usage", "tenant_spaces"}
 WITHOUT_TENANT = {
     *("embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"),

@@ -109,7 +109,7 @@ def list_schedules(tenant_id: UUID) -> list[ScheduleView]:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
-        return [_build_view(tx, schedule, policy, now) for schedule in _load(tx, tenant_id)]
+        return [_build_view(tx, schedule, policy, now) for schedule in _list(tx, tenant_id)]
 
 
 def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) -> Page[ScheduleRun]:
@@ -119,7 +119,7 @@ def list_runs(tenant_id: UUID, task: str, older_than: Place | None, limit: int) 
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        _find_schedule(_load(tx, tenant_id), task)
+        _find_schedule(_list(tx, tenant_id), task)
         return schedules.list_runs(tx, tenant_id, task, older_than, limit)
 
 
@@ -137,7 +137,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
     """
     parameters = queue.evaluation_parameters(as_of)
     with database.tenant(tenant_id) as tx:
-        schedule = _find_schedule(_load(tx, tenant_id, lock=True), task)
+        schedule = _find_schedule(_lock(tx, tenant_id), task)
         moment, job_id = database.now(tx), uuid4()
         while not jobs.add(tx, job_id, tenant_id, task, parameters or _parameters(moment), lone=True):
             running_id = jobs.find_lone(tx, tenant_id, task)
@@ -155,7 +155,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
 def require_schedule(tenant_id: UUID, task: str) -> None:
     """Raise NotFound if the tenant has no such schedule."""
     with database.tenant(tenant_id) as tx:
-        _find_schedule(_load(tx, tenant_id), task)
+        _find_schedule(_list(tx, tenant_id), task)
 
 
 def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
@@ -165,7 +165,7 @@ def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
         NotFound: The tenant has no such schedule.
     """
     with database.tenant(tenant_id) as tx:
-        schedule = _find_schedule(_load(tx, tenant_id, lock=True), task)
+        schedule = _find_schedule(_lock(tx, tenant_id), task)
         schedules.set_paused(tx, schedule.schedule_id, paused=paused)
         now = database.now(tx)
         policy = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp()).policy
@@ -201,28 +201,36 @@ def _occurrence_in_era(era: Era, tenant_id: UUID, task: str, last_date: date) ->
 
 
 def _complete(task: str, moment: datetime) -> None:
-    """Insert missing schedules of a task; an occurrence that has already passed today is skipped."""
+    """Insert missing schedules of a task."""
     with database.shared() as tx:
         tenant_ids = schedules.list_tenants_lacking(tx, task, _BATCH)
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as tx:
-            _add(tx, tenant_id, task, moment)
+            schedules.add(tx, _plan(tx, tenant_id, task, moment))
 
 
-def _load(tx: database.Transaction, tenant_id: UUID, *, lock: bool = False) -> list[Schedule]:
-    """Return a tenant's schedules; those of a new tenant, for which no tick has passed, are inserted first."""
-    read = schedules.lock if lock else schedules.list_by_tenant
-    found = read(tx, tenant_id)
+def _list(tx: database.Transaction, tenant_id: UUID) -> list[Schedule]:
+    """Return a tenant's schedules; those of a new tenant as the next tick will insert them."""
+    found = schedules.list_by_tenant(tx, tenant_id)
+    if found or not schedules.is_scheduled(tx, tenant_id):
+        return found
+    moment = database.now(tx)
+    return [_plan(tx, tenant_id, task, moment) for task in DEFAULT_SCHEDULE]
+
+
+def _lock(tx: database.Transaction, tenant_id: UUID) -> list[Schedule]:
+    """Lock and return a tenant's schedules; those of a new tenant, for which no tick has passed, are inserted first."""
+    found = schedules.lock(tx, tenant_id)
     if not found:
         moment = database.now(tx)
         for task in DEFAULT_SCHEDULE:
-            _add(tx, tenant_id, task, moment)
-        found = read(tx, tenant_id)
+            schedules.add(tx, _plan(tx, tenant_id, task, moment))
+        found = schedules.lock(tx, tenant_id)
     return found
 
 
-def _add(tx: database.Transaction, tenant_id: UUID, task: str, moment: datetime) -> None:
-    """Insert a tenant's schedule of a task, unless it exists."""
+def _plan(tx: database.Transaction, tenant_id: UUID, task: str, moment: datetime) -> Schedule:
+    """Return a new schedule of a task for a tenant; an occurrence that has already passed today is skipped."""
     times = memory_strength.load_timeline(tx, tenant_id)
     zone = ZoneInfo(times.at(moment.timestamp()).policy.time_zone)
     last_date = moment.astimezone(zone).date() - _DAY
@@ -230,8 +238,7 @@ def _add(tx: database.Transaction, tenant_id: UUID, task: str, moment: datetime)
     if due.at <= moment:
         last_date = due.local_date
         due = next_occurrence(times, tenant_id, task, last_date)
-    row = {"tenant_id": tenant_id, "task": task, "next_run_at": due.at, "last_date": last_date}
-    schedules.add(tx, [row])
+    return Schedule(uuid4(), tenant_id, task, paused=False, next_run_at=due.at, last_date=last_date)
 
 
 def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None:

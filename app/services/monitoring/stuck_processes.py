@@ -18,6 +18,7 @@ import structlog
 from app.clients.redis.connection import STUCK, RedisError
 from app.clients.redis.stream import backlog, client
 from app.domain.health_findings import BLOCKED_SECONDS, SILENT_SECONDS, StuckProcess
+from app.domain.ingest.json_input import precompile
 from app.settings import settings
 
 HEARD_MS: Final = 15_000
@@ -40,6 +41,14 @@ class Activity:
 
     is_stopped: bool
     amount: int
+
+
+@precompile
+class _Report(msgspec.Struct, array_like=True, frozen=True):
+    """A stuck process, with the time of the report in milliseconds since 1970."""
+
+    at_ms: int
+    process: StuckProcess
 
 
 @dataclass(slots=True)
@@ -116,7 +125,7 @@ class PoolWatch:
         try:
             now_ms = backlog().now_ms()
             for name, one in found.items():
-                client().hset(STUCK, name, msgspec.json.encode((now_ms, one)))
+                client().hset(STUCK, name, msgspec.json.encode(_Report(now_ms, one)))
             if recovered:
                 client().hdel(STUCK, *recovered)
         except RedisError as error:
@@ -141,7 +150,7 @@ def list_stuck() -> list[StuckProcess]:
     found, outdated = [], []
     for name, report in reports.items():
         try:
-            at_ms, one = msgspec.json.decode(report, type=tuple[int, StuckProcess])
+            at_ms, one = msgspec.structs.astuple(msgspec.json.decode(report, type=_Report))
         except msgspec.DecodeError:
             continue  # written by another version
         if now_ms - at_ms > HEARD_MS:

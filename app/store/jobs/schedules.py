@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from uuid import UUID, uuid4
@@ -119,10 +118,17 @@ LIMIT :limit
 """)
 
 
-def add(tx: Connection, rows: Sequence[dict[str, object]]) -> None:
-    """Insert schedule rows; existing ones remain unchanged, and simulated tenants get none."""
-    if rows:
-        tx.execute(_ADD, [{"schedule_id": uuid4(), **row} for row in rows])
+def is_scheduled(tx: Connection, tenant_id: UUID) -> bool:
+    """Return True if a tenant has schedules: every tenant that isn't simulated."""
+    return tx.execute(_IS_SCHEDULED, {"tenant": tenant_id}).rowcount == 1
+
+
+_IS_SCHEDULED = text("SELECT FROM tenants WHERE tenant_id = :tenant AND NOT simulated")
+
+
+def add(tx: Connection, schedule: Schedule) -> None:
+    """Insert a schedule; an existing one remains unchanged, and simulated tenants get none."""
+    tx.execute(_ADD, asdict(schedule))
 
 
 _ADD = text("""
