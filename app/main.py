@@ -63,7 +63,9 @@ def build() -> ASGIApp:
         listener = HealthListener()
         if (health_port := settings().health_port) is not None:
             await listener.start(settings().host, health_port)
+        probes.note_start()
         yield
+        probes.note_end()
         await listener.stop()
         is_ending.set()
         await writing

@@ -27,6 +27,8 @@ OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
     "maintain": (3600, 6 * 3600),
 }
 """Age of the oldest pending entry, by lane, above which to report attention and trouble."""
+STARTING_SECONDS: Final = 60.0
+"""Time after the API's start during which workers and beat may not have sent a heartbeat yet."""
 BLOCKED_SECONDS: Final = 60.0
 """Least time without any activity after which a task of a worker counts as blocked."""
 NIGHT_OVERDUE_SECONDS: Final = HOUR
@@ -134,12 +136,15 @@ def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
     return findings
 
 
-def silence_findings(ages: Mapping[str, float | None], stuck: Sequence[StuckProcess] = ()) -> list[Finding]:
+def silence_findings(
+    ages: Mapping[str, float | None], stuck: Sequence[StuckProcess] = (), *, is_starting: bool = False
+) -> list[Finding]:
     """Return the findings for each lane's worker and for beat.
 
     Args:
         ages: Seconds since the last heartbeat, by lane or "beat"; None if there was none yet.
         stuck: Pool processes that make no progress; reported if their worker sends heartbeats.
+        is_starting: True if the service has just started, so that a missing heartbeat is to be expected.
     """
     findings = []
     for source, seconds in ages.items():
@@ -150,13 +155,14 @@ def silence_findings(ages: Mapping[str, float | None], stuck: Sequence[StuckProc
                 continue
             findings.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
             continue
-        report = trouble if seconds is None or seconds > DEAD_SECONDS else attention
+        is_dead = seconds is None or seconds > DEAD_SECONDS
+        report = trouble if is_dead and not is_starting else attention
         since = "yet" if seconds is None else f"for {format_duration(seconds)}"
         if source == "beat":
             what = f"no heartbeat from beat {since}: no nightly run starts"
         else:
             what = f"no heartbeat from the {source} worker {since}"
-        findings.append(report(code, what, "restart it"))
+        findings.append(report(code, what, "the service is starting: wait a minute" if is_starting else "restart it"))
     return findings
 
 

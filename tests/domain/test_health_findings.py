@@ -45,6 +45,9 @@ def test_a_process_that_is_silent_is_named() -> None:
     never, long, well, beat = health_findings.silence_findings(ages)
     assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "restart it")
     assert "yet" in never.what
+    [starting] = silence_findings({"embed": None}, is_starting=True)
+    assert (starting.severity, never.severity) == ("attention", "trouble")
+    assert "is starting" in starting.todo
     assert "for 1 min" in long.what
     assert advise(long, Installation("processes")).command == "ebbing worker --lane embed"
     assert well.detail == "last heartbeat 2 s ago"

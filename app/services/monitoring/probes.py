@@ -16,7 +16,7 @@ from app import heartbeats
 from app.clients.redis.connection import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.stream import client
-from app.domain.health_findings import Finding, ok, silence_findings, storage_findings, trouble
+from app.domain.health_findings import STARTING_SECONDS, Finding, ok, silence_findings, storage_findings, trouble
 from app.errors import Misconfigured
 from app.services.erasure import ledger
 from app.services.monitoring import stuck_processes
@@ -31,6 +31,30 @@ T = TypeVar("T")
 Probe: TypeAlias = Callable[[], Iterable[Finding]]
 
 ROLE: Final = "row-level_security"
+
+
+class _Uptime:
+    """Time since the start of the application in this process."""
+
+    def __init__(self) -> None:
+        self.started_at: float | None = None
+
+    def seconds(self) -> float:
+        """Return the seconds since the start; infinite in processes without the application."""
+        return float("inf") if self.started_at is None else time.monotonic() - self.started_at
+
+
+_uptime = _Uptime()
+
+
+def note_start() -> None:
+    """Note that the application starts now."""
+    _uptime.started_at = time.monotonic()
+
+
+def note_end() -> None:
+    """Note that the application has ended."""
+    _uptime.started_at = None
 
 
 def check_redis() -> None:
@@ -183,7 +207,8 @@ def _redis() -> Finding:
 
 def processes() -> list[Finding]:
     """Report the heartbeat age of each lane's worker and of beat, and stuck processes of the workers."""
-    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck())
+    is_starting = _uptime.seconds() < STARTING_SECONDS
+    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting)
 
 
 def storage() -> list[Finding]:
