@@ -52,6 +52,11 @@ def note_start() -> None:
     _uptime.started_at = time.monotonic()
 
 
+def is_starting() -> bool:
+    """Return whether the application has just started, so that workers may not have sent a heartbeat yet."""
+    return _uptime.seconds() < STARTING_SECONDS
+
+
 def note_end() -> None:
     """Note that the application has ended."""
     _uptime.started_at = None
@@ -207,8 +212,7 @@ def _redis() -> Finding:
 
 def processes() -> list[Finding]:
     """Report the heartbeat age of each lane's worker and of beat, and stuck processes of the workers."""
-    is_starting = _uptime.seconds() < STARTING_SECONDS
-    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting)
+    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting())
 
 
 def storage() -> list[Finding]:

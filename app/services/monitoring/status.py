@@ -147,7 +147,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         probe_round.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
     )
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
-    findings += health_findings.silence_findings(silent, stuck)
+    findings += health_findings.silence_findings(silent, stuck, is_starting=probes.is_starting())
     broken = {finding.code for finding in findings if finding.severity == "trouble"}  # explains the age of a queue
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)
