@@ -227,7 +227,8 @@ def test_what_was_in_force_when_the_schema_changed_is_kept(drill: Drill) -> None
     hold = place(drill, subject="ann")
     over = place(drill, subject="bob")
     legal_holds.release_hold(drill.tenant_id, over.hold_id, "key")
-    found = "SELECT tenant_id, hold_id, placed FROM ebbing_keys.kept_holds"
+    # Later revisions added columns, which are empty in this hold.
+    found = "SELECT tenant_id, hold_id, jsonb_strip_nulls(placed) FROM ebbing_keys.kept_holds"
     before = drill.service.rows(found)
     drill.restore_down_and_up("0024")
     assert drill.service.rows(found) == before

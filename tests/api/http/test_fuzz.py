@@ -244,7 +244,7 @@ def test_no_value_of_a_parameter_breaks_a_route(api: Api) -> None:
         for name in (one["name"] for one in parameters if one["in"] == "query"):
             for value in VALUES:
                 if isinstance(value, str | int | float):
-                    ask(api, method, asked, params={name: value}, **given)
+                    ask(api, method, asked, **given | {"params": {**given.get("params", {}), name: value}})
         for name in (*HEADERS, *(one["name"] for one in parameters if one["in"] == "header")):
             for header in HEADER_VALUES:
                 ask(api, method, asked, headers={name: header}, **given)
