@@ -89,10 +89,11 @@ def _say_so(sender: Any, **_: Any) -> None:
     watches = {lane: PoolWatch(lane) for lane in sender.app.amqp.queues.consume_from}
 
     def beat() -> None:
-        tasks = pool.list_tasks(sender.pool)
-        for lane, watch in watches.items():
-            watch.publish(watch.observe(tasks, time.monotonic()))
+        for lane in watches:  # first: a heartbeat must not depend on what Celery's pool looks like inside
             heartbeats.record_heartbeat(lane)
+        tasks = pool.list_tasks(sender.pool)
+        for watch in watches.values():
+            watch.publish(watch.observe(tasks, time.monotonic()))
 
     beat()
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
