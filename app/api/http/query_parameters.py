@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 
 from app.domain.ingest.body_faults import BodyFaults
 from app.domain.ingest.near_names import suggest_field
@@ -14,17 +15,14 @@ _NAME_MAX_CHARACTERS = 64  # maximum length of an unknown parameter's name in er
 
 
 def refuse_unknown(request: Request) -> None:
-    """Compare the query parameters with those in the route's description.
+    """Compare the query parameters with those that the route and its dependencies declare.
 
     Raises:
         Invalid: Parameters are unknown; the error proposes the known name that each most likely means.
     """
     if not request.scope["query_string"]:
         return
-    operation = _operation(request)
-    if operation is None:
-        return
-    known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+    known = set(_names(request.scope["route"].dependant))
     unused = sorted(known - request.query_params.keys())
     faults = BodyFaults()
     for name in request.query_params:
@@ -34,8 +32,8 @@ def refuse_unknown(request: Request) -> None:
         raise refusal
 
 
-def _operation(request: Request) -> dict[str, Any] | None:
-    """Return the description of the requested operation, or None for a route without one."""
-    path = getattr(request.scope.get("route"), "path_format", None)
-    found: dict[str, Any] | None = request.app.openapi()["paths"].get(path, {}).get(request.method.lower())
-    return found
+def _names(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of the declared query parameters."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for dependency in dependant.dependencies:
+        yield from _names(dependency)
