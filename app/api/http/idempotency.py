@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
         if accepted.earlier is None:
             return self
         earlier = msgspec.json.decode(accepted.earlier, type=Outcome)
-        if earlier.body not in (self.body, _digest(form.encode() + body)):
+        if earlier.body != self.body and earlier.body != _digest(form.encode() + body):
             raise Conflict("this Idempotency-Key was already used with a different body")
         return earlier
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 1024
 OTHER_FILES: Final = 256
-"""Open files of the API besides its connections: PostgreSQL, Redis, logs and libraries."""
+"""Number of files that the API opens in addition to its connections: PostgreSQL, Redis, logs and libraries."""
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
 SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model while the other applies the rules

@@ -27,7 +27,7 @@ HOURS = 3 * 3600
 
 @pytest.fixture
 def activity(monkeypatch: pytest.MonkeyPatch) -> dict[int, Activity]:
-    """What the kernel says of processes, for tests that change it."""
+    """Activity by process id, read instead of the kernel's; tests change it."""
     said = {PID: Activity(is_stopped=False, amount=1)}
     monkeypatch.setattr(stuck_processes, "read_activity", said.get)
     return said
