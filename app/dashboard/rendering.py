@@ -108,6 +108,7 @@ DONE: Final[Mapping[str, str]] = {
     "identified": "Recorded: the requester's identity was checked.",
     "extended": "Recorded: the deadline is extended. Send the notice before the first deadline, and record it.",
     "noticed": "Recorded: the notice of the extension was sent.",
+    "partly_answered": "Recorded: the partial answer was sent. The request remains open until the rest is erased.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
 }

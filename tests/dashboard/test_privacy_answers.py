@@ -128,5 +128,10 @@ def test_a_held_erasure_links_its_letter_and_a_release_says_what_it_deletes(api:
     letter = f"/privacy/requests/{made['id']}/letters/partial"
     assert letter in visitor.page(f"/privacy/erasures/{made['id']}")
     assert "We retain 1 memory" in visitor.get(letter).text
+    partial = f"/privacy/requests/{made['id']}/partial"
+    assert partial in visitor.page(f"/privacy/erasures/{made['id']}")
+    assert visitor.act(partial, {"sent": ""}).endswith("partly_answered")
+    assert partial not in visitor.page(f"/privacy/erasures/{made['id']}")
+    assert "Partial answer sent" in said(visitor.page("/privacy"))
     visitor.act(f"{hold}/release", {"reason": "case 17 is settled"})
     assert "Reason for the release: case 17 is settled" in said(visitor.page(hold))

@@ -99,6 +99,19 @@ def notice(
     return responses.answer(_render(request_log.record_notice(caller.tenant_id, request_id, given, caller.key_id)))
 
 
+@router.post("/{request_id}/partial", summary="Record that the answer to a held erasure was sent")
+def partial(
+    caller: Guardian, request_id: RequestId, given: Annotated[Notice, Depends(json_body(Notice, is_optional=True))]
+) -> Response:
+    """Record when the letter `partial` was sent to the requester, and the key. The deadline is then met.
+
+    The request remains open until its legal holds are released and the rest is erased. 409 if no erasure waits for a
+    legal hold, or the letter is already recorded.
+    """
+    answered = request_log.record_partial_answer(caller.tenant_id, request_id, given, caller.key_id)
+    return responses.answer(_render(answered))
+
+
 @router.get("/{request_id}/letters/{letter}", summary="Write an answer to a request")
 def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form: LetterForm = "text") -> Response:
     """Return a letter with blanks for the requester's name: confirmation of receipt, extension, refusal or completion.

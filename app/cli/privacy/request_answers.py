@@ -1,4 +1,4 @@
-"""`ebbing privacy identity`, `extend`, `notice` and `letter`: identity check, extension and letters of a request."""
+"""`ebbing privacy identity`, `extend`, `notice`, `partial` and `letter`: identity check and letters of a request."""
 
 from __future__ import annotations
 
@@ -107,6 +107,25 @@ def notice(
     done = call(url, "POST", f"{item_path(PATH, request_id)}/notice", json=given(sent_at=sent_at))
     late = ", after the first deadline" if done["notice_sent_at"] > done["first_due_at"] else ""
     text = f"{plain(done['request_id'])}: notice of the extension sent on {done['notice_sent_at'][:10]}{late}"
+    print_result(done, text, as_json=as_json)
+
+
+@router.command(epilog=examples("ebbing privacy partial ID", "ebbing privacy partial ID --at 2026-11-20"))
+def partial(
+    request_id: Id,
+    *,
+    sent_at: Annotated[str | None, time_option("--at", "Time at which the letter was sent. Default: now.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record that the requester was sent the answer to an erasure that waits for a legal hold.
+
+    The letter is `ebbing privacy letter ID partial`. It meets the legal deadline; the request remains open until the
+    hold is released and the rest of the data is erased.
+    """
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/partial", json=given(sent_at=sent_at))
+    late = ", after the deadline" if done["due_at"] and done["partial_sent_at"] > done["due_at"] else ""
+    text = f"{plain(done['request_id'])}: partial answer sent on {done['partial_sent_at'][:10]}{late}"
     print_result(done, text, as_json=as_json)
 
 

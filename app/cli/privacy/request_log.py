@@ -104,6 +104,8 @@ def _extended(each: dict[str, Any]) -> str:
 
 def _answer(each: dict[str, Any]) -> str:
     basis = each["basis"]
+    if each["answer"] is None and each.get("partial_sent_at"):
+        return "partial, waits for a hold"
     return f"{each['answer'] or 'open'}{f': {basis}' if basis else ''}"
 
 

@@ -32,7 +32,14 @@ from app.services.erasure import requests
 from app.services.erasure.report import read_grace_end, read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import document_texts, export_archive, export_requests, retained_texts, rights_overview
+from app.services.privacy import (
+    document_texts,
+    export_archive,
+    export_requests,
+    request_log,
+    retained_texts,
+    rights_overview,
+)
 
 PAGE: Final = 50
 _CASE: Final = ("controller", "case_reference", "legal_basis")
@@ -124,8 +131,18 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         for each in (found.report or {}).get("passes", ())
     ]
     ended = read_grace_end(viewer.tenant_id, found)
+    logged = request_log.find(viewer.tenant_id, erasure_id)
+    partial_sent_at = logged.partial_sent_at if logged else None
     return rendering.page(
-        request, viewer, "privacy_erasure", erasure=found, done_steps=done, left=left, passes=passes, ended=ended
+        request,
+        viewer,
+        "privacy_erasure",
+        erasure=found,
+        done_steps=done,
+        left=left,
+        passes=passes,
+        ended=ended,
+        partial_sent_at=partial_sent_at,
     )
 
 

@@ -128,6 +128,16 @@ def record_notice(acting: Guarding, request_id: RequestId) -> Response:
     return redirect_back("/privacy", "noticed")
 
 
+@router.post("/requests/{request_id}/partial")
+def record_partial_answer(acting: Guarding, request_id: RequestId) -> Response:
+    """Record that the answer to an erasure that waits for a legal hold was sent."""
+    day = acting.form.get("sent", "")
+    notice = read_as(Notice, {"sent_at": f"{day}T00:00:00Z" if day else ""})
+    acting.record("record_partial_answer", request_id)
+    request_log.record_partial_answer(acting.tenant_id, request_id, notice, acting.key_id)
+    return redirect_back("/privacy", "partly_answered")
+
+
 @router.get("/requests/{request_id}/letters/{letter}")
 def show_letter(viewer: PrivacyViewer, request_id: RequestId, letter: LetterKind) -> Response:
     """Return an answer to a request as a printable page."""

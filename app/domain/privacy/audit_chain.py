@@ -51,6 +51,7 @@ Action = Literal[
     "identity_checked",
     "request_extended",
     "extension_notified",
+    "request_partly_answered",
 ]
 
 SYSTEM: Final = "system"

@@ -77,10 +77,10 @@ class Extension(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Notice(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Notice of an extension that was sent to the requester.
+    """Letter that was sent to the requester: the notice of an extension, or the answer to a held erasure.
 
     Attributes:
-        sent_at: Time at which the notice was sent; defaults to now.
+        sent_at: Time at which the letter was sent; defaults to now.
     """
 
     sent_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -128,6 +128,10 @@ class PrivacyRequest:
         notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
         notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
         notice_recorded_by: Id of the key with which the notice was recorded.
+        partial_sent_at: Time at which the requester was sent the answer to an erasure that waits for a legal hold; the
+            deadline is then met. None if no such letter is recorded.
+        partial_recorded_at: Time at which that letter was recorded.
+        partial_recorded_by: Id of the key with which that letter was recorded.
     """
 
     request_id: UUID
@@ -153,6 +157,9 @@ class PrivacyRequest:
     notice_sent_at: datetime | None = None
     notice_recorded_at: datetime | None = None
     notice_recorded_by: str | None = None
+    partial_sent_at: datetime | None = None
+    partial_recorded_at: datetime | None = None
+    partial_recorded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,11 @@ class Deadline:
 
 
 def next_deadline(request: PrivacyRequest, now: datetime) -> Deadline:
-    """Return the next deadline of an open request."""
+    """Return the next deadline of an open request; a recorded partial answer meets the deadline of the answer."""
     due: list[tuple[datetime, Next]] = []
     if request.confirm_by is not None and request.confirmed_at is None:
         due.append((request.confirm_by, "confirm"))
-    if request.due_at is not None:
+    if request.due_at is not None and request.partial_sent_at is None:
         due.append((request.due_at, "answer"))
     if not due:
         return Deadline(request)

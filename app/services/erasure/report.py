@@ -309,6 +309,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "legal_basis": erasure.legal_basis,
         "identity": _describe_identity(logged),
         "extension": _describe_extension(logged),
+        "partly_answered_at": None if logged is None else logged.partial_sent_at,
         "hidden": erasure.hidden,
         "counts": count_outcomes(erasure.report | {"status": erasure.status})._asdict(),
         "grace_ended": ended and ended._asdict(),

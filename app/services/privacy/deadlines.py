@@ -33,8 +33,12 @@ def warn_due_requests(tenant_id: UUID) -> None:
 
 
 def days_left(request: PrivacyRequest, now: datetime) -> float | None:
-    """Return the days until an open request is due, negative if overdue; None if answered or without a deadline."""
-    if request.answer is not None or request.due_at is None:
+    """Return the days until an open request is due, negative if overdue.
+
+    Returns:
+        None if the request is answered, also in part, or has no deadline.
+    """
+    if request.answer is not None or request.partial_sent_at is not None or request.due_at is None:
         return None
     return round((request.due_at - now) / timedelta(days=1), 1)
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
 from app.domain.privacy.documents.letters import (
+    NOT_HELD,
     WAITS,
     HeldMemories,
     LetterKind,
@@ -80,6 +81,10 @@ list_requests = database.in_tenant(request_log.list_requests)
 """Return a page of requests, optionally only open ones, latest first, after the given time of receipt and id."""
 
 
+find = database.in_tenant(request_log.get)
+"""Return a request by its id, or None if it doesn't exist."""
+
+
 def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
     """Record that the requester has been sent a confirmation of receipt.
 
@@ -142,7 +147,7 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
             raise Conflict("this request has no legal deadline to extend")
         sent_at = None
         if extension.notified_at is not None:
-            sent_at = _notice_moment(tx, request, extension.notified_at, "notified_at")
+            sent_at = _sending_moment(tx, request, extension.notified_at, "notified_at")
         if (sent_at or database.now(tx)) > request.due_at:
             fault = "is after the first deadline" if sent_at else "is missing, and the first deadline has passed"
             raise Invalid(errors=[FieldError("notified_at", f"{fault}: too late for an extension")])
@@ -177,7 +182,7 @@ def record_notice(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str)
             raise Conflict("this request has no extension: record the extension first")
         if request.notice_sent_at is not None:
             raise Conflict(f"the notice is already recorded: sent on {request.notice_sent_at:%Y-%m-%d}")
-        sent_at = _notice_moment(tx, request, notice.sent_at, "sent_at")
+        sent_at = _sending_moment(tx, request, notice.sent_at, "sent_at")
         request_log.store_notice(tx, tenant_id, request_id, sent_at, actor)
         notified_request = _get_or_404(tx, tenant_id, request_id)
         details = {"request": str(request_id), "law": request.law}
@@ -185,8 +190,36 @@ def record_notice(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str)
     return notified_request
 
 
-def _notice_moment(tx: database.Transaction, request: PrivacyRequest, moment: datetime | None, field: str) -> datetime:
-    """Return the time at which a notice was sent, by default now.
+def record_partial_answer(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str) -> PrivacyRequest:
+    """Record that the requester was sent the letter `partial`, which meets the deadline of a held erasure.
+
+    The request remains open until the legal holds are released and the rest of the data is erased.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such request.
+        Conflict: The request has no erasure that waits for a legal hold, or its letter is already recorded.
+        Invalid: The letter was sent in the future or before the receipt of the request.
+    """
+    with database.tenant(tenant_id) as tx:
+        erasure = requests.get(tx, tenant_id, request_id, locked=True)
+        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if request.partial_sent_at is not None:
+            raise Conflict(f"the partial answer is already recorded: sent on {request.partial_sent_at:%Y-%m-%d}")
+        if erasure is None or erasure.status != "held":
+            raise Conflict(NOT_HELD)
+        sent_at = _sending_moment(tx, request, notice.sent_at, "sent_at")
+        request_log.store_partial_answer(tx, tenant_id, request_id, sent_at, actor)
+        answered_request = _get_or_404(tx, tenant_id, request_id)
+        details = {"request": str(request_id), "law": request.law}
+        audit.append(tx, tenant_id, "request_partly_answered", actor, items=1, details=details)
+    return answered_request
+
+
+def _sending_moment(tx: database.Transaction, request: PrivacyRequest, moment: datetime | None, field: str) -> datetime:
+    """Return the time at which a letter was sent, by default now.
 
     Raises:
         Invalid: The time is in the future or before the receipt of the request.

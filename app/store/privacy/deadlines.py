@@ -18,7 +18,10 @@ class LateRewrites(NamedTuple):
 
 
 class DueRequests(NamedTuple):
-    """Number of open requests that are due soon or overdue, and the days left for the first (negative if overdue)."""
+    """Number of open requests that are due soon or overdue, and the days left for the first (negative if overdue).
+
+    Requests with a recorded partial answer don't count.
+    """
 
     requests: int
     days_left: float | None
@@ -30,7 +33,8 @@ class DeadlineTotals:
 
     Attributes:
         open: Number of unanswered requests by nature.
-        min_days_left: Days left for the open request that is due first; None if no open request has a deadline.
+        min_days_left: Days left for the open request that is due first; None if no open request has a deadline
+            to meet.
         residue: Number of rows that the verification of running erasures found and that remain to be erased.
         late_rewrites: Number of erasures whose segment rewrite is overdue.
     """
@@ -99,7 +103,8 @@ def read_due(tx: Connection, tenant_id: UUID, now: datetime, days: int) -> DueRe
 
 _DUE: Final = text("""
 SELECT count(*), CAST(extract(epoch FROM min(due_at) - :now) / 86400 AS float8) FROM privacy_requests
-WHERE tenant_id = :tenant AND answer IS NULL AND due_at < :now + make_interval(days => :days)
+WHERE tenant_id = :tenant AND answer IS NULL AND partial_sent_at IS NULL
+  AND due_at < :now + make_interval(days => :days)
 """)
 
 
@@ -118,7 +123,9 @@ def read_totals(tx: Connection) -> DeadlineTotals:
 
 
 _OPEN: Final = text("""
-SELECT nature, count(*) AS requests, CAST(extract(epoch FROM min(due_at) - now()) / 86400 AS float8) AS days_left
+SELECT nature, count(*) AS requests,
+  CAST(extract(epoch FROM min(due_at) FILTER (WHERE partial_sent_at IS NULL) - now()) / 86400 AS float8)
+    AS days_left
 FROM privacy_requests WHERE answer IS NULL GROUP BY nature
 """)
 _LEFT: Final = text("""

@@ -134,6 +134,20 @@ UPDATE erasures SET status = status WHERE tenant_id = :tenant AND erasure_id = :
 """)
 
 
+def store_partial_answer(
+    tx: Connection, tenant_id: UUID, request_id: UUID, sent_at: datetime, recorded_by: str
+) -> None:
+    """Store that the requester was sent the answer to an erasure that waits for a legal hold."""
+    values = {"tenant": tenant_id, "request_id": request_id, "sent_at": sent_at, "recorded_by": recorded_by}
+    tx.execute(_PARTLY_ANSWERED, values)
+
+
+_PARTLY_ANSWERED: Final = text("""
+UPDATE privacy_requests SET partial_sent_at = :sent_at, partial_recorded_at = now(), partial_recorded_by = :recorded_by
+WHERE tenant_id = :tenant AND request_id = :request_id
+""")
+
+
 def count_by_nature(tx: Connection, tenant_id: UUID, after: datetime, before: datetime) -> list[RequestStatistics]:
     """Return statistics of the requests received in a period, by nature and law."""
     return [

@@ -20,7 +20,9 @@ def open_requests(tx: Connection, tenant_id: UUID, limit: int) -> list[PrivacyRe
 
 _OPEN: Final = text(f"""
 SELECT {COLUMNS} FROM privacy_requests WHERE tenant_id = :tenant AND answer IS NULL
-ORDER BY least(CASE WHEN confirmed_at IS NULL THEN confirm_by END, due_at) NULLS LAST, received_at, request_id
+ORDER BY least(
+    CASE WHEN confirmed_at IS NULL THEN confirm_by END, CASE WHEN partial_sent_at IS NULL THEN due_at END
+  ) NULLS LAST, received_at, request_id
 LIMIT :limit
 """)  # noqa: S608 - constants only
 

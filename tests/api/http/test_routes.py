@@ -130,6 +130,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/requests/{request_id}/identity"): ("privacy", {"json": {"method": "account"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/extend"): ("privacy", {"json": {"reason": "many requests"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/notice"): ("privacy", {"json": {}}, 200),
+    ("POST", "/v1/privacy/requests/{request_id}/partial"): ("privacy", {"json": {}}, 200),
     ("GET", "/v1/privacy/requests/{request_id}/letters/{letter}"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/subjects"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/subjects/search"): ("privacy", {"json": {"name": "ann"}}, 200),
@@ -164,7 +165,9 @@ def path_of(api: Api, path: str) -> str:
         "hold_id": a_hold,
         "erasure_id": an_erasure,
         "export_id": an_export,
-        "request_id": lambda api: an_extended_request(api) if path.endswith("notice") else a_request(api),
+        "request_id": {"notice": an_extended_request, "partial": a_held_erasure}.get(
+            path.rpartition("/")[2], a_request
+        ),
         "supersession_id": a_proposal,
         "merge_id": lambda api: a_merge(api, "done" if path.endswith("undo") else "waiting"),
         "subject": lambda _: "ann/of/here",
@@ -261,6 +264,12 @@ def an_extended_request(api: Api) -> UUID:
     request_id = a_request(api)
     request_log.extend(api.tenant.tenant_id, request_id, Extension("many requests"), "key")
     return request_id
+
+
+def a_held_erasure(api: Api) -> UUID:
+    erasure_id = an_erasure(api)
+    api.service.rows("UPDATE erasures SET status = 'held' WHERE erasure_id = %s", erasure_id)
+    return erasure_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from app.domain.privacy.legal_hold import HOLD_GROUNDS
+from app.services.privacy import deadlines
+from app.store.core import database
 from tests.api.caller import Api, fields
 from tests.services.due_deletions import UNFINISHED, worked
 
 HOLDS = "/v1/privacy/holds"
 ERASURES = "/v1/privacy/erasures"
 REQUESTS = "/v1/privacy/requests"
+_MOVE_BACK = text("UPDATE privacy_requests SET received_at = received_at - :age, due_at = due_at - :age")
 
 
 class Case:
@@ -58,6 +63,45 @@ def test_a_held_erasure_is_answered_by_a_letter(api: Api) -> None:
     assert case.erasure()["status"] == "verified"
     assert case.letter().status_code == 409
     assert "We erased the data" in case.letter("completion").text
+
+
+def test_a_partial_answer_meets_the_deadline_of_a_held_erasure(api: Api) -> None:
+    case = Case(api)
+    place = f"{REQUESTS}/{case.erasure_id}"
+    with database.tenant(api.tenant.tenant_id) as tx:
+        tx.execute(_MOVE_BACK, {"age": timedelta(days=40)})
+
+    def late() -> int:
+        tallies = api.get(f"{REQUESTS}/summary?after=2020-01-01T00:00:00Z").json()["tallies"]
+        return sum(each["late"] for each in tallies)
+
+    def urgent() -> int:
+        return deadlines.next_deadlines(api.tenant.tenant_id).requests
+
+    assert (late(), urgent()) == (1, 1)
+    future = {"sent_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    assert fields(api.post(f"{place}/partial", json=future)) == ["sent_at"]
+    in_time = {"sent_at": (datetime.now(UTC) - timedelta(days=20)).isoformat()}
+    answered = api.post(f"{place}/partial", json=in_time).json()
+    assert (answered["answer"], answered["days_left"], late(), urgent()) == (None, None, 0, 0)
+    assert answered["partial_recorded_by"] == api.service.one(
+        "SELECT key_id FROM api_keys WHERE tenant_id = %s", api.tenant.tenant_id
+    )
+    again = api.post(f"{place}/partial")
+    assert (again.status_code, "already recorded" in again.json()["detail"]) == (409, True)
+    assert api.service.one("SELECT count(*) FROM audit WHERE action = 'request_partly_answered'") == 1
+    page = api.get(f"{ERASURES}/{case.erasure_id}/report?format=html").text
+    assert "the requester was sent a partial answer, on " in page
+    assert api.post(f"{HOLDS}/{case.hold['id']}/release").is_success
+    worked(api.service, UNFINISHED)
+    [done] = api.get(REQUESTS).json()["requests"]
+    assert (done["answer"], done["partial_sent_at"], late()) == ("done", answered["partial_sent_at"], 0)
+
+
+def test_a_request_without_a_held_erasure_has_no_partial_answer(api: Api) -> None:
+    made = api.post(ERASURES, json={"subject": "bob", "kind": "gdpr"}).json()
+    answer = api.post(f"{REQUESTS}/{made['id']}/partial")
+    assert (answer.status_code, "waits for a legal hold" in answer.json()["detail"]) == (409, True)
 
 
 def test_no_refusal_of_a_held_erasure_leads_in_a_circle(api: Api) -> None:

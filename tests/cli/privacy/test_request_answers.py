@@ -47,6 +47,13 @@ def test_a_notice_is_recorded(cli: Cli, api: Stub) -> None:
     assert api.asked[0].json["sent_at"][:16] == "2026-04-09T11:00"
 
 
+def test_a_partial_answer_is_recorded(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}/partial"] = Reply(200, REQUEST | {"partial_sent_at": "2026-03-20T11:00:00Z"})
+    done = cli("privacy", "partial", "r1", "--at", "2026-03-20T11:00:00Z")
+    assert done.out == "r1: partial answer sent on 2026-03-20\n"
+    assert api.asked[0].json["sent_at"][:16] == "2026-03-20T11:00"
+
+
 def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
     api.replies[f"GET {PATH}/letters/extension"] = Reply(200, b"Dear")
     assert cli("privacy", "letter", "r1", "extension").out == "Dear\n"

@@ -16,11 +16,12 @@ from app.errors import Conflict
 LetterKind = Literal["acknowledgement", "extension", "refusal", "completion", "partial"]
 
 LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
+NOT_HELD: Final = "only an erasure that waits for a legal hold is partly completed: this request has none"
 _MISSING: Final[dict[LetterKind, str]] = {
     "extension": "this request has no extension: record the extension first",
     "refusal": "this request isn't denied: record the denial first",
     "completion": "this request isn't completed: record the completion first",
-    "partial": "only an erasure that waits for a legal hold is partly completed: this request has none",
+    "partial": NOT_HELD,
 }
 WAITS: Final = (
     "its erasure waits for the release of a legal hold: send the letter `partial`, which states what was erased and "

@@ -99,6 +99,9 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
         key = "extended" if extension["notified_at"] else "extended_unnoticed"
         lines.append(texts.text(f"report.request.{key}", **days))
+    if report.get("partly_answered_at"):
+        sent_at = texts.day(report["partly_answered_at"])
+        lines.append(texts.text("report.request.partly_answered", sent_at=sent_at))
     if report["status"] == "held":
         lines.append(texts.text("report.request.name_stored"))
     elif report["pseudonyms"]:
