@@ -34,7 +34,7 @@ def unused() -> list[str]:
 
 def _in_templates() -> set[str]:
     """Return the names after a dot in the expressions of templates."""
-    said = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("app/**/templates/*.html"))
+    said = "".join(each.read_text(encoding="utf-8") for each in ROOT.glob("app/**/templates/**/*.html"))
     expressions = re.findall(r"{[{%](.*?)[%}]}", said, re.DOTALL)
     return {name for each in expressions for name in re.findall(r"\.([a-z_]+)", each)}
 

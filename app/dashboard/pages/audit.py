@@ -27,7 +27,7 @@ def show_log(viewer: AnyViewer, request: Request, cursor: str | None = None) -> 
     return rendering.page(
         request,
         viewer,
-        "audit",
+        "audit/overview",
         acts=acts,
         following=TIMED.encode(acts.following),
         state=state,
@@ -44,7 +44,7 @@ def list_entries(
     """List the audit entries, newest first."""
     found = audit.list_entries(viewer.tenant_id, None, below, PAGE)
     following = found[-1].seq if len(found) == PAGE and found[-1].seq > 1 else None
-    return rendering.page(request, viewer, "audit_entries", entries=found, following=following)
+    return rendering.page(request, viewer, "audit/entries", entries=found, following=following)
 
 
 @router.get("/chain")
@@ -54,4 +54,4 @@ def verify_all(viewer: PrivacyViewer, request: Request, after: str | None = None
     if place is None:
         raise Invalid(errors=[FieldError("after", "must be an anchor from a verification")])
     found = audit_verification.verify_from(viewer.tenant_id, place)
-    return rendering.page(request, viewer, "audit_chain", state=found, anchor=format_anchor(found.place))
+    return rendering.page(request, viewer, "audit/chain", state=found, anchor=format_anchor(found.place))

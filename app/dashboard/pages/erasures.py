@@ -60,7 +60,7 @@ def show_form(viewer: PrivacyViewer, request: Request, cursor: str | None = None
     """Show the empty form and a page of subjects; cursors contain no names."""
     found = subjects.list_subjects(viewer.tenant_id, ID.decode(cursor), PAGE)
     following = ID.encode(found.following)
-    return rendering.page(request, viewer, "privacy_subject", subject=None, known=found, following=following)
+    return rendering.page(request, viewer, "privacy/subject", subject=None, known=found, following=following)
 
 
 @router.post("/subjects")
@@ -74,7 +74,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
     return rendering.page(
         request,
         acting.viewer,
-        "privacy_subject",
+        "privacy/subject",
         subject=given.subject,
         counts=subjects.get(acting.tenant_id, given.subject or ""),
         matching=matching,
@@ -102,7 +102,7 @@ def list_erasures(
     else:
         found = rights_overview.list_requested(viewer.tenant_id, place, PAGE)
     return rendering.page(
-        request, viewer, "privacy_erasures", erasures=found, following=TIMED.encode(found.following), every=every
+        request, viewer, "privacy/erasures", erasures=found, following=TIMED.encode(found.following), every=every
     )
 
 
@@ -136,7 +136,7 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
     return rendering.page(
         request,
         viewer,
-        "privacy_erasure",
+        "privacy/erasure",
         erasure=found,
         done_steps=done,
         left=left,
@@ -174,7 +174,7 @@ def start_erasure_now(acting: Guarding, erasure_id: ErasureId) -> Response:
 def list_exports(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
     """List exports, newest first."""
     found = export_requests.list_exports(viewer.tenant_id, TIMED.decode(cursor), PAGE)
-    return rendering.page(request, viewer, "privacy_exports", exports=found, following=TIMED.encode(found.following))
+    return rendering.page(request, viewer, "privacy/exports", exports=found, following=TIMED.encode(found.following))
 
 
 @router.post("/exports")

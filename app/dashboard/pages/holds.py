@@ -32,7 +32,7 @@ def list_holds(
     return rendering.page(
         request,
         viewer,
-        "privacy_holds",
+        "privacy/holds",
         holds=found,
         following=TIMED.encode(found.following),
         released=released,
@@ -45,7 +45,7 @@ def list_holds(
 def show_hold(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
     """Show a hold and the number of memories it covers now."""
     found, counts, waiting = legal_holds.get(viewer.tenant_id, hold_id)
-    return rendering.page(request, viewer, "privacy_hold", hold=found, counts=counts, waiting=waiting)
+    return rendering.page(request, viewer, "privacy/hold", hold=found, counts=counts, waiting=waiting)
 
 
 @router.post("")

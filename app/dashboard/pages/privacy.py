@@ -45,7 +45,7 @@ def show_overview(viewer: PrivacyViewer, request: Request) -> Response:
     return rendering.page(
         request,
         viewer,
-        "privacy",
+        "privacy/overview",
         found=rights_overview.read_overview(viewer.tenant_id),
         limits=categories.category_limits(viewer.tenant_id),
         rules=current_policy.read(viewer.tenant_id).privacy,
@@ -66,13 +66,13 @@ def list_requests(viewer: PrivacyViewer, request: Request, cursor: str | None = 
     """List all requests, newest first."""
     found = request_log.list_requests(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
     following = TIMED.encode(found.following)
-    return rendering.page(request, viewer, "privacy_log", requests=found, following=following, letters=possible_letters)
+    return rendering.page(request, viewer, "privacy/log", requests=found, following=following, letters=possible_letters)
 
 
 @router.get("/categories")
 def show_categories(viewer: PrivacyViewer, request: Request) -> Response:
     """Count the memories of each category now."""
-    return rendering.page(request, viewer, "privacy_categories", running=categories.count_categories(viewer.tenant_id))
+    return rendering.page(request, viewer, "privacy/categories", running=categories.count_categories(viewer.tenant_id))
 
 
 @router.post("/requests")
