@@ -118,6 +118,7 @@ def lost(admin: httpx.Client, caller: Caller) -> tuple[int, int]:
     return sum(gap["requests"] for gap in own), sum(gap["memories"] for gap in own)
 
 
+@pytest.mark.long
 def test_a_restart_that_loses_nothing_goes_on_by_itself(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client
 ) -> None:

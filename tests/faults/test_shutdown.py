@@ -19,6 +19,7 @@ SLICE_SECONDS = 3600  # far longer than any test waits: a worker that stopped ha
 SLICES: Final = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
 
 
+@pytest.mark.long
 def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
