@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=3, help="duration of the faults (%(default)s)")
     parser.add_argument("--faults", default=",".join(GROUPS), help="groups of faults, by comma (all)")
     parser.add_argument("--report", type=Path, help="file for the report as JSON")
-    parser.add_argument("--keep-logs", type=Path, metavar="FOLDER", help="copy the processes' logs to a new folder")
+    parser.add_argument("--keep-logs", type=Path, metavar="FOLDER", help="copy the processes' logs to a folder")
     parser.add_argument("--plan", action="store_true", help="print the plan and end")
     given = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
@@ -70,13 +71,14 @@ def main(arguments: Sequence[str]) -> int:
     run = Run(folder, make_plan(seed, given.minutes, groups), seed, calm, is_private=is_private)
     try:
         run.run()
-    except (AssertionError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - becomes a finding, beside those of the load
+        traceback.print_exc()
         run.findings.append(f"stopped early: {error!r}")
     finally:
         report = run.summary()
         run.close()
         if given.keep_logs:
-            shutil.copytree(folder / "logs", given.keep_logs)
+            shutil.copytree(folder / "logs", given.keep_logs, dirs_exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
     if given.report:
         given.report.write_text(json.dumps(report, indent=1), encoding="utf-8")

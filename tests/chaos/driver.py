@@ -104,7 +104,7 @@ class Run:
         steps: dict[int, tuple[Callable[[Client], Callable[[], None]], float]] = {
             0: (lambda client: client.ingest, 0.3),
             1: (lambda client: client.act, 0.15),
-            2: (lambda client: client.operate, 1.5),
+            2: (lambda client: client.operate, 6.0),
         }
         for index, client in enumerate(self.clients):
             if (part := index % 4) in steps:

@@ -86,7 +86,8 @@ class ChaosHome(Household):
     def fill_disk(self, disk: str) -> None:
         """Shrink a disk to what is on it."""
         found = os.statvfs(self.home / disk)
-        self._remount(disk, f"size={(found.f_blocks - found.f_bfree) * found.f_frsize}")
+        blocks = max(found.f_blocks - found.f_bfree, 1)  # 0 would mean no limit
+        self._remount(disk, f"size={blocks * found.f_frsize}")
 
     def free_disk(self, disk: str) -> None:
         """Make a disk large and writable again."""
@@ -100,9 +101,10 @@ class ChaosHome(Household):
         """Remount a disk; another attempt follows while files are open for writing, or more has been written."""
         command = [MOUNT, "-o", f"remount,{options}", str(self.home / disk)]
         for _ in range(REMOUNTS):
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            done = subprocess.run(command, capture_output=True, check=False)
+            if done.returncode == 0:
                 return
-        raise OSError(f"{disk} can't be remounted with {options}")
+        raise OSError(f"{disk} can't be remounted with {options}: {done.stderr.decode()}")
 
     def _write_shim(self, name: str) -> None:
         # In place: the processes have mapped the file.
