@@ -100,11 +100,13 @@ class ChaosHome(Household):
     def _remount(self, disk: str, options: str) -> None:
         """Remount a disk; another attempt follows while files are open for writing, or more has been written."""
         command = [MOUNT, "-o", f"remount,{options}", str(self.home / disk)]
+        reason = ""
         for _ in range(REMOUNTS):
-            done = subprocess.run(command, capture_output=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return
-        raise OSError(f"{disk} can't be remounted with {options}: {done.stderr.decode()}")
+            reason = done.stderr
+        raise OSError(f"{disk} can't be remounted with {options}: {reason}")
 
     def _write_shim(self, name: str) -> None:
         # In place: the processes have mapped the file.
