@@ -37,8 +37,18 @@ POLICY: Final = {
         **{f"{name}_days": None for name in ("pii", "financial", "casual", "work", "archived_conversation")},
         "default_days": 36_500,
     },
+    "tiers": {"archived_below": 0.8, "cold_below": 0.5, "deleted_below": 0.0},
+    "protection": {"grace_days": 0},
+    "consolidation": {
+        "keep_days": 0,
+        "summarise_after_days": 0,
+        "one_a_day": False,
+        "low_importance_below": 1,
+        "high_importance_above": 1,
+        "keep_importance_above": 1,
+    },
 }
-"""Old memories fade into the archive and cold storage at once, and none expires."""
+"""Old memories fade into the archive and cold storage at once, similar ones are merged, and none expires."""
 
 
 @dataclass
@@ -116,6 +126,8 @@ class Client(Caller):
             code = f"{self.random.getrandbits(60):015x}"
             text = f"{self.random.choice(TOPICS)} {self.random.randrange(CASES)}."
             body: dict[str, Any] = {"text": text, "subject": subject, "metadata": {"code": code}}
+            if self.random.random() < 0.8:  # the others are scored, by the provider or the rules
+                body["salience"] = round(self.random.uniform(0, 0.3), 2)
             if self.random.random() < 0.5:
                 then = datetime.now(UTC) - timedelta(days=self.random.uniform(*DAYS_AGO))
                 body["occurred_at"] = then.isoformat()

@@ -514,7 +514,7 @@ def test_leases_from_before_the_clock_was_set_back_end(service: Service, tenant:
 @pytest.mark.usefixtures("define", "sent")
 def test_a_job_that_may_start_later_waits_on(service: Service, tenant: Tenant) -> None:
     queue.create(tenant.tenant_id, "test", {})
-    later = "now() + interval '3 days'"
-    service.rows(f"UPDATE jobs SET claim = NULL, not_before = {later}, claimed_until = {later}")
+    later = service.one("SELECT now() + interval '3 days'")
+    service.rows("UPDATE jobs SET claim = NULL, not_before = %s, claimed_until = %s", later, later)
     assert queue.send_after_steps() == 0
     assert service.one("SELECT claimed_until = not_before FROM jobs")
