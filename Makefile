@@ -21,7 +21,7 @@ ARGS ?=
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
-.PHONY: help venv run demo test test-long test-costs coverage test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-costs: venv ## measure the tests' processor time and write which are slow (
 
 coverage: venv ## all tests, with branch coverage, which takes a third more time
 	@$(PYTEST) --cov --cov-report=term $(ARGS)
+
+test-chaos: venv ## faults of all kinds at random while the whole service works (ARGS="--minutes 30 --seed 1")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 test-faults: venv ## many rounds of killing processes under load
 	@$(BIN)/python -m pytest tests/faults --rounds=60 $(ARGS)

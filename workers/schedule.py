@@ -11,9 +11,15 @@ are listed in order in `app/services/night/steps.py`.
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from celery.schedules import schedule
+
 from app import queues
+
+_ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Net(NamedTuple):
@@ -35,12 +41,20 @@ SAFETY_NETS: Final = (
 )
 
 
+def steady_now() -> datetime:
+    """Return a time that advances steadily even if the wall clock is set: only differences mean anything.
+
+    By the wall clock, beat would send nothing after a step back until the clock has caught up.
+    """
+    return _ORIGIN + timedelta(seconds=time.monotonic())
+
+
 def beat_entries() -> dict[str, dict[str, object]]:
     """Return `SAFETY_NETS` in the format of Celery's beat."""
     return {
         net.task: {
             "task": net.task,
-            "schedule": net.every_seconds,
+            "schedule": schedule(net.every_seconds, nowfun=steady_now),
             "options": {"queue": queues.TASKS[net.task], "expires": net.every_seconds},
         }
         for net in SAFETY_NETS

@@ -37,7 +37,7 @@ class Books:
     def __init__(self, database_url: str, redis_url: str) -> None:
         """Take the URL of a superuser, who sees all tenants' rows."""
         self.database_url = database_url
-        self._redis_url = redis_url
+        self.redis_url = redis_url
 
     def wait_until_settled(self, callers: Sequence[Caller], *, scored: bool = False) -> None:
         """Wait until nothing of these callers is waiting to be stored, indexed, embedded and, if `scored`, scored.
@@ -67,7 +67,7 @@ class Books:
 
     def waiting(self, caller: Caller, *, scored: bool = True) -> dict[str, int]:
         """Count a caller's pending requests, and its pending items by stage; `score` only if `scored`."""
-        with redis.Redis.from_url(self._redis_url) as queue:
+        with redis.Redis.from_url(self.redis_url) as queue:
             found = {"drain": queue.xlen(stream_key(caller.tenant_id))}
         rows = self._rows("SELECT stage, count(*) FROM tenant_work WHERE tenant_id = %s GROUP BY stage", caller)
         return found | {str(stage): int(count) for stage, count in rows if scored or stage != SCORE}
@@ -79,7 +79,7 @@ class Books:
 
     def entries(self, caller: Caller) -> list[str]:
         """Return the ids of the caller's stream entries, oldest first."""
-        with redis.Redis.from_url(self._redis_url) as queue:
+        with redis.Redis.from_url(self.redis_url) as queue:
             return [entry_id.decode() for entry_id, _ in queue.xrange(stream_key(caller.tenant_id))]
 
     def stored(self, caller: Caller) -> set[str]:
@@ -113,7 +113,7 @@ class Books:
 
     def end_leases(self, callers: Sequence[Caller] = ()) -> None:
         """Expire the leases of these callers' claimed work (of all without callers), as if the workers had died."""
-        with redis.Redis.from_url(self._redis_url) as queue:
+        with redis.Redis.from_url(self.redis_url) as queue:
             held = [caller.tenant_id for caller in callers] or [each.decode() for each in queue.zrange(HELD, 0, -1)]
             for tenant_id in held:
                 queue.zadd(HELD, {tenant_id: 0}, xx=True)
@@ -128,7 +128,7 @@ class Books:
     def lease_seconds(self, caller: Caller, stage: str) -> float:
         """Return the longest time until a lease on the caller's claimed work expires; 0 without a claim."""
         if stage == "drain":
-            with redis.Redis.from_url(self._redis_url) as queue:
+            with redis.Redis.from_url(self.redis_url) as queue:
                 seconds, microseconds = queue.time()
                 until_ms = queue.zscore(HELD, caller.tenant_id) or 0
             left: float = float(until_ms) / 1000 - seconds - microseconds / 1e6
@@ -163,7 +163,7 @@ class Books:
 
     def check_backlog_is_nought(self) -> None:
         """Check that the backlog counters that control admission are exactly 0 when no requests are pending."""
-        with redis.Redis.from_url(self._redis_url) as queue:
+        with redis.Redis.from_url(self.redis_url) as queue:
             held = {name.decode(): int(count) for name, count in queue.hgetall(BACKLOG).items()}
         assert not any(held.values()), held
 
@@ -173,7 +173,7 @@ class Books:
         stored = {str(memory_id): str(text) for memory_id, text in rows}
         assert states == stored.keys()
         assert stored.items() <= caller.accepted.items(), "stored, but never accepted"
-        with redis.Redis.from_url(self._redis_url) as queue:
+        with redis.Redis.from_url(self.redis_url) as queue:
             pending = sum(int(fields[b"n"]) for _, fields in queue.xrange(stream_key(caller.tenant_id)))
         twice = len(rows) - len(set(stored.values()))
         return Figures(len(caller.accepted), len(stored), pending, twice, len(self.dead_letters(caller)))

@@ -30,18 +30,21 @@ class Line(msgspec.Struct):
     redis_url: str = ""
 
 
+def record_line(events: Path, line: Line) -> None:
+    """Append a line to the file of events."""
+    with events.open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+
+
 def main(home: Path, port: int, events: Path) -> int:
     config = load_settings().model_copy(update={"home": home, "port": port})
-
-    def record_line(line: Line) -> None:
-        with events.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
-
     with lock_home(home) as locked:
         service = plan_service(config, locked)
-        record_line(Line(os.getpid(), None, service.owner_database_url, service.redis_url))
+        record_line(events, Line(os.getpid(), None, service.owner_database_url, service.redis_url))
         with announce_url(service, locked):
-            return Supervisor(service.children, lambda event: record_line(Line(os.getpid(), event)), PATIENT).run()
+            return Supervisor(
+                service.children, lambda event: record_line(events, Line(os.getpid(), event)), PATIENT
+            ).run()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ TARGETS = (
 
 
 class Household:
-    """The whole service of one home, with its own settings."""
+    """The whole service of one home, with its own settings; `program` is the module that runs the supervisor."""
+
+    program = "tests.faults.run_service"
 
     def __init__(self, home: Path, settings: dict[str, str]) -> None:
         """Choose paths and a port without starting anything."""
@@ -51,7 +53,7 @@ class Household:
         """Start the supervisor and wait until everything is up; retry if it exits, as a service manager would."""
         for _ in range(10):
             inherited = {name: value for name, value in os.environ.items() if not name.startswith("EBBING_")}
-            command = [sys.executable, "-m", "tests.faults.run_service", str(self.home), str(self._port)]
+            command = [sys.executable, "-m", self.program, str(self.home), str(self._port)]
             program = ProgramSpec([*command, str(self._events)], inherited | self._settings, folder=ROOT)
             self.supervisor = spawn(program, log=self._log, death_signal=signal.SIGKILL)
             self.starts += 1

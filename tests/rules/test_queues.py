@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from celery.beat import ScheduleEntry
 
 from app.queues import LANES, TASKS
 from workers.schedule import SAFETY_NETS, beat_entries
@@ -80,6 +81,16 @@ def test_a_safety_net_expires_before_the_next() -> None:
     for net in SAFETY_NETS:
         options = entries[net.task]["options"]
         assert options == {"queue": TASKS[net.task], "expires": net.every_seconds}
+
+
+def test_a_wall_clock_that_is_set_back_holds_up_no_safety_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = 0.0
+    monkeypatch.setattr("workers.schedule.time.monotonic", lambda: passed)
+    entries = [ScheduleEntry(name, **entry) for name, entry in beat_entries().items()]
+    assert not any(entry.is_due().is_due for entry in entries)
+    passed = max(net.every_seconds for net in SAFETY_NETS)  # the wall clock stands still meanwhile
+    assert all(entry.is_due().is_due for entry in entries)
+    assert not any(next(entry).is_due().is_due for entry in entries)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from workers.base import task
 @task(queues.RIGHTS_TICK)
 def tick() -> None:
     """Send the jobs that are ready; the tick of the lane `maintain` may be blocked by a long step."""
-    queue.send_jobs()
+    queue.send_after_steps()
 
 
 @task(queues.RIGHTS_JOB)

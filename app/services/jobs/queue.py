@@ -17,7 +17,7 @@ from app.domain.jobs import KINDS, RIGHTS_KINDS
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
 from app.store.core import database
-from app.store.jobs import jobs
+from app.store.jobs import jobs, overlong_leases
 from app.store.jobs.jobs import JobView
 
 # Maximum number of jobs per lane that are sent or running, over all tenants. A lane has one process: with two jobs, the
@@ -88,6 +88,15 @@ def send_jobs() -> int:
         for job_id in job_ids:
             queues.enqueue(name, job_id, expires_seconds=None)
     return sum(map(len, due.values()))
+
+
+def send_after_steps() -> int:
+    """End leases that a step of the database's clock has made overlong, then send jobs as `send_jobs` does."""
+    with database.shared() as tx:
+        ended = overlong_leases.end_overlong(tx)
+    if ended:
+        log.warning("leases_overlong", leases=ended)
+    return send_jobs()
 
 
 def send_quietly() -> None:

@@ -345,6 +345,14 @@ def test_a_lapsed_lease_makes_suspects_of_what_was_in_hand_alone(service: Servic
     assert after.fresh[0].body == str(len(in_hand)).encode()
 
 
+def test_a_lease_from_before_the_clock_was_set_back_has_lapsed(service: Service, tenant_id: UUID) -> None:
+    service.post(tenant_id, ONE)
+    in_hand = take().fresh
+    assert stream_reader().claim(first=False) is None
+    service.redis.zincrby(HELD, 7_200_000, str(tenant_id))
+    assert take().suspects == in_hand
+
+
 def test_a_lease_lapses_by_itself(service: Service, tenant_id: UUID) -> None:
     service.configure(claim_idle_seconds=0.05)
     service.post(tenant_id, ONE)

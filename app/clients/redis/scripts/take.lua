@@ -17,10 +17,13 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- An expired lease means that its worker died. The entries it was processing are suspect: they are redelivered singly.
-for _, tenant in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 100)) do
-  redis.call('ZREM', KEYS[3], tenant)
-  redis.call('HSET', KEYS[4], tenant .. ':suspect', '1')
-  if redis.call('SADD', KEYS[2], tenant) == 1 then redis.call('RPUSH', KEYS[1], tenant) end
+-- A lease that ends later than a new one could was taken before the clock was set back, and counts as expired.
+for _, span in ipairs({{'-inf', now}, {now + 2 * lease, '+inf'}}) do
+  for _, tenant in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], span[1], span[2], 'LIMIT', 0, 100)) do
+    redis.call('ZREM', KEYS[3], tenant)
+    redis.call('HSET', KEYS[4], tenant .. ':suspect', '1')
+    if redis.call('SADD', KEYS[2], tenant) == 1 then redis.call('RPUSH', KEYS[1], tenant) end
+  end
 end
 
 local tenant = redis.call('LPOP', KEYS[1])
