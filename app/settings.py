@@ -210,7 +210,7 @@ class Settings(BaseSettings):
     llm_breaker_failures: int = Field(5, ge=1)
     """Consecutive failures that open the circuit breaker."""
     llm_breaker_seconds: float = Field(30, gt=0)
-    """Time the circuit breaker stays open; doubles up to 5 minutes."""
+    """Time the circuit breaker stays open between probes of the provider; doubles up to 45 seconds."""
     score_batch_tokens: int = Field(4000, ge=100)
     """Maximum memory tokens per rating call."""
     score_batch_memories: int = Field(20, ge=1, le=100)

@@ -81,7 +81,7 @@ class Servers:
                     raise
             else:
                 self._open.callback(server.stop, process)
-                return server.url
+                return server.admin_url if isinstance(server, Redis) else server.url
 
     def close(self) -> None:
         """Stop the servers started here and remove their files."""

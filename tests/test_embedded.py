@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, free_ports, spawn
 from app.embedded.binaries import postgres_programs, redis_server
+from tests import redis_login
 from tests.waiting import PATIENCE_SECONDS, until
 
 AS_ROOT = os.geteuid() == 0
@@ -130,25 +131,75 @@ def test_both_servers_want_a_password(home: Path, hasty: ServerOptions) -> None:
     finally:
         for server, process in processes:
             server.stop(process)
-    for path in ("postgres-password", "redis-password", "redis/redis.conf"):
+    for path in ("postgres-password", "redis-password", "redis-admin-password", "redis/redis.conf"):
         assert stat.S_IMODE((home / path).stat().st_mode) == 0o600
     for server in (postgres, cache):
         assert server.password not in " ".join(server.command())
         assert server.password not in server.log.read_text()
 
 
+FORBIDDEN = (
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("SWAPDB", "0", "1"),
+    ("KEYS", "*"),
+    ("SCAN", "0"),
+    ("CONFIG", "GET", "*"),
+    ("CONFIG", "SET", "maxmemory-policy", "allkeys-lru"),
+    ("DEBUG", "SLEEP", "0"),
+    ("SHUTDOWN", "NOSAVE"),
+    ("REPLICAOF", "NO", "ONE"),
+    ("MONITOR",),
+    ("BGREWRITEAOF",),
+    ("CLIENT", "LIST"),
+    ("ACL", "LIST"),
+    ("ACL", "SETUSER", "default", "+@all"),
+    ("SCRIPT", "FLUSH"),
+    ("MODULE", "LIST"),
+    ("EVAL", "return redis.call('FLUSHALL')", "0"),
+    ("EVAL", "return redis.call('GET', 'foreign')", "0"),
+    ("SET", "foreign", "1"),
+    ("GET", "ebbing"),
+    ("DEL", "foreign"),
+    ("RENAME", "ebbing:a", "ebbing:b"),
+    ("PUBLISH", "foreign", "1"),
+    ("XTRIM", "ebbing:a", "MAXLEN", "0"),
+)
+
+
+@pytest.mark.slow
+def test_the_services_redis_login_may_not_change_the_server_or_read_foreign_keys(
+    home: Path, hasty: ServerOptions
+) -> None:
+    server = Redis(home, free_ports(1)[0], hasty)
+    process = server.start()
+    try:
+        with redis.Redis.from_url(server.url) as client, redis.Redis.from_url(server.admin_url) as admin:
+            admin.set("foreign", "kept")
+            client.set("ebbing:own", "1")
+            for command in FORBIDDEN:
+                with pytest.raises(redis.ResponseError, match=r"(?i)no permission|can't (run|access)|NOPERM"):
+                    client.execute_command(*command)
+            assert len(redis_login.list_refusals(admin, "default")) >= len(FORBIDDEN) // 2, "Redis logs what it refuses"
+            assert (admin.get("foreign"), client.get("ebbing:own")) == (b"kept", b"1")
+            assert admin.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+        assert server.admin_password != server.password
+    finally:
+        assert server.stop(process) == 0, "the server stops by a signal, without a command"
+
+
 @pytest.mark.slow
 def test_redis_keeps_what_it_confirmed_and_never_evicts(home: Path, options: ServerOptions) -> None:
     server = Redis(home, free_ports(1)[0], options, appendfsync="always", maxmemory_bytes=32 * 1024 * 1024)
     process = server.start()
-    with redis.Redis.from_url(server.url) as client:
+    with redis.Redis.from_url(server.admin_url) as client:
         client.set("kept", "yes")
         found = client.config_get("*")
     process.kill()
     process.wait()
     process = server.start()
     try:
-        with redis.Redis.from_url(server.url) as client:
+        with redis.Redis.from_url(server.admin_url) as client:
             assert client.get("kept") == b"yes"
     finally:
         assert server.stop(process) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Literal
 
 from app.domain.durations import format_duration
@@ -79,6 +80,7 @@ class ProviderHealth:
         failures_in_row: Number of failures since the last success.
         breaker: State of the circuit breaker.
         waiting: Number of memories that wait for a rating; None for other uses.
+        paused_until: End of the pause that the provider requested (`Retry-After`); None unless it is in the future.
     """
 
     use: str
@@ -91,6 +93,7 @@ class ProviderHealth:
     failures_in_row: int
     breaker: BreakerState
     waiting: int | None = None
+    paused_until: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -160,8 +163,14 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
             continue
         if one.address in unreachable and one.failure not in _ANSWER_FAILURES:
             continue
-        calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
-        what = f"{calls} for {one.name} failed ({one.failure_name}, {format_duration(one.failure_seconds or 0)} ago)"
+        if one.paused_until is not None:
+            until = f"{one.paused_until:%Y-%m-%d %H:%M} UTC"
+            what = f"the model provider at {one.address} requested a pause until {until} ({one.failure_name}): "
+            what += f"{one.name} are paused, except for a small call about every minute"
+        else:
+            calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
+            ago = format_duration(one.failure_seconds or 0)
+            what = f"{calls} for {one.name} failed ({one.failure_name}, {ago} ago)"
         what += _waiting(one.waiting or 0)
         severity_of_use = severity if one.use == "embed" else "attention"
         findings.append(Finding(severity_of_use, f"provider_{one.use}", what, remedy(one.failure), "providers"))

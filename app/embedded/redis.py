@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from app.embedded.binaries import redis_server
-from app.embedded.data_dirs import write_private
+from app.embedded.data_dirs import ensure_password, write_private
+from app.embedded.redis_access import service_rules
 from app.embedded.server import DURABLE, Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
 DEFAULT_MAXMEMORY_BYTES = 512 * 1024 * 1024
 READY_ANSWER = b"+OK\r\n+PONG\r\n"
 
+HANDSHAKE = "+client|maint_notifications"
+"""Command that redis-py tries when it connects; newer servers than the embedded one know no such rule."""
+
 CONFIGURATION = """\
 bind 127.0.0.1
 port {port}
-requirepass {password}
+user default reset on #{password_digest} {rules}
+user admin reset on #{admin_password_digest} ~* resetchannels &* +@all
 dir {folder}
 daemonize no
 save ""
@@ -39,7 +45,11 @@ crash-log-enabled no
 
 
 class Redis(Server):
-    """The Redis server of a home: password on 127.0.0.1, no eviction, an append-only file in the home folder."""
+    """The Redis server of a home: on 127.0.0.1, no eviction, an append-only file in the home folder.
+
+    The service's login may only run the commands that it needs (`redis_access`). Nothing of the service uses the user
+    `admin`, which exists for operators and has a password of its own.
+    """
 
     name = "redis"
     stop_signal = signal.SIGTERM
@@ -69,11 +79,26 @@ class Redis(Server):
         """The `redis://` URL of database 0."""
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
+    @cached_property
+    def admin_password(self) -> str:
+        """The password of the user `admin`, from a file of mode 0600 that is created on first use."""
+        return ensure_password(self.home / f"{self.name}-admin-password")
+
+    @property
+    def admin_url(self) -> str:
+        """The URL of database 0 for the user `admin`, which may run every command."""
+        return f"redis://admin:{self.admin_password}@127.0.0.1:{self.port}/0"
+
     def prepare(self) -> None:
-        """Write the configuration, which contains the password, readable only by the server."""
+        """Write the configuration, readable only by the server.
+
+        It contains digests of the passwords, because Redis writes a line that it can't read to its log.
+        """
         text = CONFIGURATION.format(
             port=self.port,
-            password=self.password,
+            password_digest=_digest(self.password),
+            admin_password_digest=_digest(self.admin_password),
+            rules=f"{service_rules()} {HANDSHAKE}",
             folder=_quoted(self.folder),
             appendonly="yes" if self.options.durable else "no",
             appendfsync=self.appendfsync,
@@ -107,6 +132,10 @@ class Redis(Server):
     @property
     def _configuration(self) -> Path:
         return self.folder / "redis.conf"
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def _quoted(path: Path) -> str:

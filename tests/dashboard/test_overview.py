@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from app import heartbeats, queues, shutdown
+from app.clients.llm import provider_health
+from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, QUEUE
 from app.clients.redis.connection_check import verify_connections
@@ -24,6 +26,7 @@ from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
 from app.services.monitoring.stats import Lane
 from app.services.night.steps import STEPS
+from app.settings import settings
 from app.store.core import database
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
@@ -286,6 +289,12 @@ def test_a_provider_that_cannot_be_reached_is_on_the_page_and_in_the_metrics(
     assert found["ebbing_provider_failures_in_row"]["connection",] == 1
     assert set(found["ebbing_provider_last_failure_timestamp_seconds"]) == {("unreachable", "connection")}
     assert "ebbing_provider_last_success_timestamp_seconds" not in found
+    assert "ebbing_provider_paused_until_timestamp_seconds" not in found
+    target = next(one for one in provider_health.list_targets(settings()) if one.use == "score")
+    provider_health.record(target, ProviderFailed(Reason.RATE_LIMITED, retry_after_seconds=1800), 45)
+    found = families(api)
+    assert set(found["ebbing_provider_paused_until_timestamp_seconds"]) == {("rate_limited", "score")}
+    assert "open, pause requested until " in said(visitor.page("/"))
     [connection, *_] = api.get("/v1/stats").json()["providers"]
     assert (connection["state"], connection["failure"]) == ("failing", "unreachable")
     assert api.get("/readyz", key=None).status_code == 200  # the service works without its provider

@@ -212,7 +212,7 @@ class Plant:
 
     def flush_redis(self, often: str) -> None:
         """Make Redis flush its log `everysec` or `always`, until its next start."""
-        with redis.Redis.from_url(self.redis.url) as server:
+        with redis.Redis.from_url(self.redis.admin_url) as server:
             server.config_set("appendfsync", often)
 
     def cut_connections(self) -> None:

@@ -23,7 +23,7 @@ BULK = {"bulk": "x" * 15_000}  # stored verbatim: neither indexed nor embedded
 @contextmanager
 def little_memory(plant: Plant, room_bytes: int = ROOM_BYTES) -> Iterator[redis.Redis]:
     """Limit Redis's memory during the block to its current use plus `room_bytes`; yield a client of it."""
-    with redis.Redis.from_url(plant.redis.url) as server:
+    with redis.Redis.from_url(plant.redis.admin_url) as server:
         before = server.config_get("maxmemory")["maxmemory"]
         server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + room_bytes)
         try:

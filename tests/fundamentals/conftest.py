@@ -17,6 +17,7 @@ from app.domain.policy.api_keys import SCOPES
 from app.embedded import ensure_password, free_ports
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
+from tests import redis_login
 from tests.installation import make_tenant
 from tests.processes import Processes
 from tests.servers import Servers, logical_database, new_database
@@ -32,6 +33,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.slow)
 
 
+def check_redis_login(admin: redis.Redis) -> None:
+    """Check that the service ran no command, and named no key, that its restricted login forbids."""
+    assert redis_login.list_refusals(admin) == []
+
+
 @pytest.fixture(scope="session")
 def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Service]:
     """The API, a worker for each lane, and beat, started as in production."""
@@ -43,13 +49,15 @@ def service(servers: Servers, template: str, logged_redis: None) -> Iterator[Ser
         client = undo.enter_context(closing(redis.Redis.from_url(redis_url, protocol=2)))
         client.flushdb()
         undo.callback(client.flushdb)
+        service_redis_url = redis_login.restricted(client, redis_url)
+        undo.callback(check_redis_login, client)
         [port] = free_ports(1)
         processes = Processes(
             folder,
             {
                 "EBBING_HOME": str(folder),
                 "EBBING_DATABASE_URL": database_url,
-                "EBBING_REDIS_URL": redis_url,
+                "EBBING_REDIS_URL": service_redis_url,
                 "EBBING_PORT": str(port),
                 "EBBING_MASTER_KEY": ensure_password(folder / "master-key"),
                 "EBBING_TENANT_BACKLOG_ENTRIES": str(BACKLOG_ENTRIES),

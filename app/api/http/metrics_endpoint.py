@@ -84,6 +84,11 @@ GAUGES: Final[dict[str, Gauge]] = {
     ),
     "provider_failures_in_row": Gauge("Failed calls since the last success, over all processes.", _USE, _UNUSED),
     "provider_breaker_open": Gauge("1 unless the circuit breaker is closed, otherwise 0.", _USE, _UNUSED),
+    "provider_paused_until_timestamp_seconds": Gauge(
+        "End of the pause that the provider requested; its kind of failure says why.",
+        _USE | {"kind": tuple(KINDS)},
+        "no pause",
+    ),
     "provider_last_success_timestamp_seconds": Gauge("Time of the last successful call.", _USE, "no success yet"),
     "provider_last_failure_timestamp_seconds": Gauge(
         "Time of the last failed call, with its kind.", _USE | {"kind": tuple(KINDS)}, "no failure yet, or another kind"
@@ -267,6 +272,8 @@ def _providers() -> Iterator[Metric]:
     yield _gauge("provider_failing", [((one.use,), float(one.state in {"failing", "unknown"})) for one in found])
     yield _gauge("provider_failures_in_row", [((one.use,), one.failures_in_row) for one in found])
     yield _gauge("provider_breaker_open", [((one.use,), float(one.breaker != "closed")) for one in found])
+    pauses = [((one.use, one.failure), one.paused_until.timestamp()) for one in found if one.paused_until is not None]
+    yield _gauge("provider_paused_until_timestamp_seconds", pauses)
     successes = [((one.use,), now - one.success_seconds) for one in found if one.success_seconds is not None]
     yield _gauge("provider_last_success_timestamp_seconds", successes)
     failures = [((one.use, one.failure), now - one.failure_seconds) for one in found if one.failure_seconds is not None]

@@ -60,6 +60,11 @@ class ChatModel:
         """True while the breaker is open."""
         return self._provider.health()["chat"] == "open"
 
+    @property
+    def is_recovering(self) -> bool:
+        """True if the next call is the probe that closes or reopens the breaker."""
+        return self._provider.health()["chat"] == "half_open"
+
     def close(self) -> None:
         """Close the provider's connections; the object is unusable afterwards."""
         self._provider.close()

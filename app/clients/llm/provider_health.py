@@ -73,6 +73,7 @@ class CallRecord:
         failures: Number of failures since the last success.
         kind: Kind of the last failure, a `Reason`; empty if there was none.
         open_until: Time until which a process's circuit breaker stays open, unless a call succeeds.
+        paused_until: Time until which the provider requested no calls, at most an hour after its answer.
     """
 
     success_at: float = 0.0
@@ -80,9 +81,10 @@ class CallRecord:
     failures: int = 0
     kind: str = ""
     open_until: float = 0.0
+    paused_until: float = 0.0
 
 
-_FIELDS: Final = ("success_ms", "failure_ms", "failures", "kind", "open_until_ms")
+_FIELDS: Final = ("success_ms", "failure_ms", "failures", "kind", "open_until_ms", "paused_until_ms")
 
 
 def ignore(_failure: ProviderFailed | None, _open_seconds: float) -> None:
@@ -126,15 +128,17 @@ def record(target: Target, failure: ProviderFailed | None, open_seconds: float =
 
 def _write(target: Target, failure: ProviderFailed | None, open_seconds: float) -> None:
     now_ms = backlog().now_ms()
-    success_ms, failure_ms, failures, kind, open_until_ms = _names(target)
+    success_ms, failure_ms, failures, kind, open_until_ms, paused_until_ms = _names(target)
     with client().pipeline(transaction=False) as pipe:
         if failure is None:
-            pipe.hset(PROVIDERS, mapping={success_ms: now_ms, failures: 0, open_until_ms: 0})
+            pipe.hset(PROVIDERS, mapping={success_ms: now_ms, failures: 0, open_until_ms: 0, paused_until_ms: 0})
         else:
             pipe.hset(PROVIDERS, mapping={failure_ms: now_ms, kind: failure.reason.value})
             pipe.hincrby(PROVIDERS, failures, 1)
             if open_seconds > 0:
                 pipe.hset(PROVIDERS, open_until_ms, now_ms + int(open_seconds * 1000))
+            if failure.retry_after_seconds:
+                pipe.hset(PROVIDERS, paused_until_ms, now_ms + int(failure.retry_after_seconds * 1000))
         pipe.execute()
 
 
@@ -158,11 +162,12 @@ def _names(target: Target) -> list[str]:
 
 
 def _record(values: Sequence[bytes | None]) -> CallRecord:
-    success_ms, failure_ms, failures, kind, open_until_ms = values
+    success_ms, failure_ms, failures, kind, open_until_ms, paused_until_ms = values
     return CallRecord(
         int(success_ms or 0) / 1000,
         int(failure_ms or 0) / 1000,
         int(failures or 0),
         (kind or b"").decode(),
         int(open_until_ms or 0) / 1000,
+        int(paused_until_ms or 0) / 1000,
     )

@@ -20,7 +20,9 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 
 RETRY_AFTER_MAX_SECONDS: Final = 3600.0
-"""Upper bound on an honoured `Retry-After`."""
+"""Upper bound on a requested `Retry-After`, which pauses the calls."""
+PROBE_SECONDS: Final = 45.0
+"""Maximum interval between probes of a failing or paused provider, so that work resumes within a minute."""
 
 
 class Reason(StrEnum):
@@ -223,19 +225,20 @@ class Breaker:
     """Circuit breaker: stops calls to a failing provider, then probes the provider with a single call.
 
     While the breaker is closed, calls pass. A number of consecutive failures opens it, and calls then fail immediately.
-    A failure with a `Retry-After` opens it at once, for the requested time. When its time in the open state is over,
-    the breaker is half open: one call passes as a probe and the others still fail. If the probe succeeds, the breaker
-    closes; if it fails, the breaker opens for twice as long as before.
+    A failure with a `Retry-After` opens it at once, for the requested time, at most `open_max_seconds`. When its time
+    in the open state is over, the breaker is half open: one call passes as a probe and the others still fail. If the
+    probe succeeds, the breaker closes; if it fails, the breaker opens for twice as long as before.
 
     Args:
         failures: Number of consecutive failures that open the breaker, 1 or more.
         open_seconds: Initial time in the open state.
-        open_max_seconds: Maximum time in the open state, unless the provider requests longer.
+        open_max_seconds: Maximum time in the open state, even if the provider requests longer: a provider that asked
+            for an hour may be well again in a minute.
         clock: Monotonic clock in seconds.
     """
 
     def __init__(
-        self, failures: int, open_seconds: float, open_max_seconds: float = 300.0, clock: Clock = time.monotonic
+        self, failures: int, open_seconds: float, open_max_seconds: float = PROBE_SECONDS, clock: Clock = time.monotonic
     ) -> None:
         self._most = failures
         self._open_seconds = open_seconds
@@ -309,7 +312,7 @@ class Breaker:
             self._failures += 1
             if probe:
                 self._probing = False
-            requested = min(retry_after_seconds or 0.0, RETRY_AFTER_MAX_SECONDS)
+            requested = min(retry_after_seconds or 0.0, self._open_max_seconds)
             if (
                 self._until is not None and not probe
             ):  # the call started before the breaker opened: it can only extend the open state

@@ -129,6 +129,11 @@ class Scorer:
         """True while the chat breaker is open."""
         return self._chat.is_resting
 
+    @property
+    def is_recovering(self) -> bool:
+        """True if the next call probes a provider that failed before."""
+        return self._chat.is_recovering
+
     def close(self) -> None:
         """Close the provider's connections; the object is unusable afterwards."""
         self._chat.close()

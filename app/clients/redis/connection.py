@@ -162,23 +162,25 @@ def connect_async(connections: int = 64) -> redis.asyncio.Redis:
 def check_settings(client: redis.Redis) -> list[str]:
     """Check the settings that prevent Redis from evicting accepted memories or losing them on restart.
 
+    They are read with `INFO`, since the service's login may not run `CONFIG`.
+
     Returns:
-        Warnings for the log if the settings can't be read (managed services often forbid it).
+        Warnings for the log if the settings can't be read (managed services may forbid it).
 
     Raises:
         Misconfigured: A setting would lose accepted memories; the message says how to change it.
     """
     try:
-        values = {**client.config_get("maxmemory-policy"), **client.config_get("appendonly")}
-    except redis.ResponseError:
+        policy = client.info("memory")["maxmemory_policy"]
+        has_log = client.info("persistence")["aof_enabled"]
+    except (redis.ResponseError, KeyError):
         message = "Redis forbids reading its settings: make sure that they include"
         return [f"{message} `maxmemory-policy noeviction` and `appendonly yes`"]
-    if values.get("maxmemory-policy") != "noeviction":
-        policy = values.get("maxmemory-policy")
+    if policy != "noeviction":
         raise Misconfigured(
             f"Redis has maxmemory-policy {policy}: set it to noeviction, otherwise Redis can evict accepted memories"
         )
-    if values.get("appendonly") != "yes":
+    if not has_log:
         raise Misconfigured(
             "Redis has no append-only file: set appendonly to yes, otherwise a restart loses accepted memories"
         )

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
@@ -43,9 +42,11 @@ if TYPE_CHECKING:
     from app.clients.llm.salience_scorer import Gathered, Scorer
 
 RETRY_SECONDS: Final = 5.0
-"""Minimum delay of a tenant's ratings after a provider failure."""
-PUT_OFF_SECONDS: Final = 600.0
-"""Maximum delay, also used if an early retry can't help: invalid key, exhausted quota, budget used up."""
+"""Delay of a tenant's ratings after a failure of the provider, whose circuit breaker pauses all tenants' ratings."""
+PUT_OFF_SECONDS: Final = 45.0
+"""Maximum delay of a tenant's ratings, so that they resume within a minute after the cause is gone."""
+PROBE_MEMORIES: Final = 2
+"""Memories of a turn that probes a failing provider; two, so that unusable answers about both blame the provider."""
 
 log = structlog.get_logger(__name__)
 
@@ -117,12 +118,13 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         if budget.budget_state(turn.tenant_id) is budget.BudgetState.HARD:
             budget.count_failure("score", over_budget=True)
             _count_delivery("put_off")
-            _release_turn(turn, min(PUT_OFF_SECONDS, _seconds_to_midnight()))
+            _release_turn(turn, PUT_OFF_SECONDS)
             return _TurnResult()
         policy = current_policy.read(turn.tenant_id)
         _ = policy.model  # raises ProfileMissing: ratings can't be written without the profile
         version = scorer.version(cues=policy.recall.cues)
-        texts, earlier_ratings = _claim_texts(turn.tenant_id, version)
+        is_probe = scorer.is_recovering or _senseless[turn.tenant_id] > 0
+        texts, earlier_ratings = _claim_texts(turn.tenant_id, version, is_probe=is_probe)
         if not texts:
             with database.shared() as tx:
                 rating_turns.finish_turn(tx, turn)
@@ -156,12 +158,15 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         return _TurnResult()
 
 
-def _claim_texts(tenant_id: UUID, version: str) -> tuple[list[_SharedText], dict[bytes, Score]]:
+def _claim_texts(
+    tenant_id: UUID, version: str, *, is_probe: bool
+) -> tuple[list[_SharedText], dict[bytes, Score]]:
     """Claim memories to rate, grouped by the text shown to the model, and look up earlier ratings of these texts."""
     config = settings()
+    limit = PROBE_MEMORIES if is_probe else config.llm_concurrency * config.score_batch_memories
     texts: dict[bytes, _SharedText] = {}
     with database.tenant(tenant_id) as tx:
-        for memory in rating_queue.claim(tx, tenant_id, version, config.llm_concurrency * config.score_batch_memories):
+        for memory in rating_queue.claim(tx, tenant_id, version, limit):
             shown = format_line(memory.text, memory.speaker)
             key = digest_text(UnscoredText(memory.memory_id, shown))
             texts.setdefault(key, _SharedText(key, shown, [])).memories.append(memory)
@@ -301,8 +306,8 @@ _release_turn = database.in_shared(rating_turns.release)
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
     """Return the seconds until the tenant's next turn, and count turns without a usable answer.
 
-    The delay is 0 without a failure, exponential after unusable answers, `PUT_OFF_SECONDS` if a retry alone won't help,
-    and otherwise the provider's `Retry-After` within bounds.
+    The delay is 0 without a failure and grows after unusable answers. A failing provider only delays the tenant by
+    `RETRY_SECONDS`: the circuit breaker pauses all ratings, so that no tenant's turn outlives the provider's pause.
     """
     if found.scores:
         del _senseless[tenant_id]
@@ -310,14 +315,5 @@ def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
         return 0.0
     if found.illness.reason is Reason.GARBAGE:
         _senseless[tenant_id] += 1
-        return float(min(RETRY_SECONDS * 2 ** _senseless[tenant_id], PUT_OFF_SECONDS))
-    if found.illness.treatment.verdict is not Verdict.RETRY:
-        return PUT_OFF_SECONDS
-    return min(max(found.illness.retry_after_seconds or 0.0, RETRY_SECONDS), PUT_OFF_SECONDS)
-
-
-def _seconds_to_midnight() -> float:
-    """Return the seconds until the next day in UTC."""
-    now = datetime.now(UTC)
-    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (midnight - now).total_seconds()
+        return float(min(RETRY_SECONDS * 2 ** min(_senseless[tenant_id], 60), PUT_OFF_SECONDS))
+    return RETRY_SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from app.clients.llm import provider_health
 from app.clients.llm.provider_health import CONNECTION, CallRecord
 from app.domain.provider_health import BreakerState, ProviderHealth, judge
@@ -47,6 +49,7 @@ def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
                 record.failures,
                 breaker,
                 waiting if target.use == "score" else None,
+                datetime.fromtimestamp(record.paused_until, UTC) if record.paused_until > now else None,
             )
         )
     return found

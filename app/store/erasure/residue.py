@@ -16,6 +16,7 @@ from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.erasure import requests
 from app.store.erasure.references import as_word
 from app.store.erasure.requests import Erasure
+from app.store.privacy.holds import HOLDS
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
 
@@ -57,11 +58,31 @@ SELECT count(*) FROM (
   SELECT unnest(ARRAY[controller, case_reference, basis, extension_reason]) FROM privacy_requests
   WHERE tenant_id = %(tenant)s
   UNION ALL
+  SELECT reason FROM erasures WHERE tenant_id = %(tenant)s AND erasure_id <> %(erasure)s
+  UNION ALL
+  SELECT item->>'ground' FROM erasures CROSS JOIN LATERAL jsonb_array_elements(report->'kept') AS item
+  WHERE tenant_id = %(tenant)s AND jsonb_typeof(report->'kept') = 'array'
+  UNION ALL
   SELECT unnest(ARRAY[reason, release_reason]) FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
   UNION ALL
-  SELECT reason FROM operator_acts WHERE tenant_id = %(tenant)s
+  SELECT unnest(ARRAY[hold.reason, kept.placed->>'reason'])
+  FROM holds AS hold LEFT JOIN ebbing_keys.kept_holds AS kept ON kept.tenant_id = %(tenant)s AND kept.hold_id = hold.hold_id
+  WHERE hold.tenant_id = %(tenant)s AND hold.released_at IS NULL AND NOT EXISTS (
+    SELECT FROM memories AS memory
+    WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s::text AND {HOLDS})
+  UNION ALL
+  SELECT unnest(ARRAY[
+    asked->>'controller', asked->>'case_reference', asked->>'legal_basis', asked->>'reason',
+    logged->>'controller', logged->>'case_reference', logged->>'basis', logged->>'extension_reason'])
+  FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND erasure_id <> %(erasure)s
+  UNION ALL
+  SELECT unnest(ARRAY[reason, target]) FROM operator_acts WHERE tenant_id = %(tenant)s
   UNION ALL
   SELECT discard_reason FROM dead_letters WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT reason FROM exports WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT ground FROM anonymised WHERE tenant_id = %(tenant)s
 ) AS texts
 WHERE written <> '{REDACTED}' AND EXISTS (
   SELECT FROM unnest(%(spellings)s::text[]) AS name

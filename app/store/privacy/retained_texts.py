@@ -69,7 +69,7 @@ _TABLES: Final = {
       WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND {HOLDS}))
     AND NOT (released_at IS NOT NULL AND subject IS NOT DISTINCT FROM %(subject)s)""",  # noqa: S608 - constants only
     ),
-    "operator_acts": ("act_id", {"reason": "reason"}, "true"),
+    "operator_acts": ("act_id", {"reason": "reason", "target": "nullif(target, '')"}, "true"),
     "dead_letters": ("letter_id", {"discard_reason": "discard_reason"}, "true"),
     "exports": ("export_id", {"reason": "reason"}, "true"),
     "anonymised": ("ground", {"ground": "ground"}, "true"),

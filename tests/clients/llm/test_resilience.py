@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.clients.llm.resilience import (
-    RETRY_AFTER_MAX_SECONDS,
+    PROBE_SECONDS,
     TREATMENTS,
     Backoff,
     Breaker,
@@ -229,11 +229,30 @@ def test_a_retry_after_opens_it_at_once_for_that_long(clock: Clock) -> None:
     assert breaker.run(ok) == "ok"
 
 
-def test_an_absurd_retry_after_is_cut(clock: Clock) -> None:
-    breaker = Breaker(1, 30, clock=clock)
-    fails(breaker, Reason.RATE_LIMITED, retry_after=1e9)
-    clock.now += RETRY_AFTER_MAX_SECONDS
-    assert breaker.state == HALF_OPEN
+@pytest.mark.parametrize("retry_after", [120, 3600, 1e9])
+def test_a_long_retry_after_is_probed_until_a_probe_succeeds(clock: Clock, retry_after: float) -> None:
+    breaker = Breaker(5, 30, clock=clock)
+    fails(breaker, Reason.RATE_LIMITED, retry_after=retry_after)
+    probes = 1
+    while clock.now < 1000 + 10 * PROBE_SECONDS:
+        assert breaker.state == OPEN
+        clock.now += PROBE_SECONDS
+        assert breaker.state == HALF_OPEN
+        fails(breaker, Reason.RATE_LIMITED, retry_after=retry_after)
+        assert fails(breaker) is Reason.CIRCUIT_OPEN, "one probe at a time"
+        probes += 1
+    assert probes == 11, "one call, and one probe in each interval"
+    clock.now += PROBE_SECONDS
+    assert breaker.run(ok) == "ok"
+    assert breaker.state == CLOSED, "the provider is well before the time that it requested"
+
+
+def test_work_resumes_within_a_minute_after_a_long_outage(clock: Clock) -> None:
+    breaker = Breaker(5, 30, clock=clock)
+    for _ in range(50):
+        if fails(breaker) is Reason.CIRCUIT_OPEN:
+            assert 0 < breaker.open_seconds < 60
+            clock.now += breaker.open_seconds
 
 
 def test_a_probe_that_is_stopped_leaves_the_probe_to_the_next(clock: Clock) -> None:

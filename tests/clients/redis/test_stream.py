@@ -205,7 +205,7 @@ def test_a_redis_that_doesnt_tell_its_settings_is_remarked_on(
     def refuse(*_: object) -> None:
         raise redis.ResponseError("NOPERM")
 
-    monkeypatch.setattr(service.redis, "config_get", refuse)
+    monkeypatch.setattr(service.redis, "info", refuse)
     [remark] = check_settings(service.redis)
     assert "noeviction" in remark
     assert "appendonly" in remark

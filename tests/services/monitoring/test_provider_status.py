@@ -88,6 +88,26 @@ def test_a_dead_provider_is_found_without_any_work_and_so_is_its_return(fake: Fa
     assert codes(tenant) == []
 
 
+def test_a_pause_that_the_provider_requested_is_reported_until_a_call_succeeds(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    fleet_gauges.refresh()
+    fake.control.set(mode="rate_limit", retry_after="99999999")
+    rate(service, tenant)
+    paused = uses(tenant)["score"]
+    assert (paused.state, paused.failure, paused.breaker) == ("failing", "rate_limited", "open")
+    assert paused.paused_until is not None
+    [found] = [one for one in status.now(tenant.tenant_id).findings if one.code == "provider_score"]
+    assert f"requested a pause until {paused.paused_until:%Y-%m-%d %H:%M} UTC (too many requests)" in found.what
+    assert "1 memory waits for a rating" in found.what
+    assert uses(tenant)["summarise"].paused_until is None, "the other uses go on"
+    fake.control.set()
+    model_clients.close()  # as if the breaker's interval were over
+    rate(service, tenant)
+    assert uses(tenant)["score"].paused_until is None
+    assert codes(tenant) == []
+
+
 def test_another_address_in_the_settings_is_not_known_to_answer(
     service: Service, fake: FakeProvider, tenant: Tenant
 ) -> None:

@@ -1,0 +1,38 @@
+"""Give a service under test the restricted login of Redis, and report the commands that Redis refused it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from secrets import token_hex
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+
+from app.embedded.redis import HANDSHAKE
+from app.embedded.redis_access import service_rules
+
+USER = "ebbing-under-test"
+
+
+def restricted(admin: redis.Redis, url: str) -> str:
+    """Return the URL with a user that has the product's rules; creates the user with an administrator's connection."""
+    password = token_hex(16)
+    parts = urlsplit(url)
+    rules = service_rules(int(parts.path.strip("/") or 0)).split()
+    admin.execute_command("ACL", "SETUSER", USER, "reset", "on", f">{password}", *rules)
+    with suppress(redis.ResponseError):  # newer servers know no such rule
+        admin.execute_command("ACL", "SETUSER", USER, HANDSHAKE)
+    admin.execute_command("ACL", "LOG", "RESET")
+    return urlunsplit(parts._replace(netloc=f"{USER}:{password}@{parts.netloc.rpartition('@')[2]}"))
+
+
+def list_refusals(admin: redis.Redis, user: str = USER) -> list[str]:
+    """Return what Redis refused a user: `command: get`, `key: foreign`; passwords aren't refusals."""
+    entries = cast("list[dict[str, Any]]", admin.acl_log(128))
+    found = [{str(_text(name)): _text(value) for name, value in entry.items()} for entry in entries]
+    return [f"{one['reason']}: {one['object']}" for one in found if one["username"] == user and one["reason"] != "auth"]
+
+
+def _text(value: object) -> object:
+    return value.decode() if isinstance(value, bytes) else value
