@@ -109,6 +109,8 @@ class Settings(BaseSettings):
     """Ingest backlog limit per tenant, in requests; then 429."""
     tenant_backlog_bytes: int = Field(128 * MIB, ge=KIB)
     """Ingest backlog limit per tenant, in bytes; then 429."""
+    tenant_backlog_memories: int = Field(50_000, ge=1)
+    """Ingest backlog limit per tenant, in memories; then 429."""
     backlog_entries: int = Field(200_000, ge=1)
     """Ingest backlog limit of all tenants, in requests; then 503."""
     backlog_bytes: int = Field(320 * MIB, ge=KIB)

@@ -32,8 +32,9 @@ def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, 
         connection.HELD,
         connection.BACKLOG,
         f"{connection.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
+        connection.TURNS,
     ]
-    limits = [PLENTY] * 4
+    limits = [PLENTY] * 5
     said = int(number) if number.isdigit() and len(number) < 10 else 0
     arguments: list[str | int | bytes] = [
         tenant_id,

@@ -54,6 +54,7 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
         connection.HELD,
         connection.BACKLOG,
         f"{connection.NUDGE_PREFIX}{queues.DRAIN}",
+        connection.TURNS,
     ]
     endless = 2**40
     for start in range(0, len(bodies), PIPELINED):
@@ -61,7 +62,7 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
             for body in bodies[start : start + PIPELINED]:
                 base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
                 fields = pack(base, memories, "json", "bench", "", body)
-                limits = [endless] * 4
+                limits = [endless] * 5
                 pipe.evalsha(
                     accept, len(names), *names, str(tenant_id), memories, len(body), *limits, "", 0, 600_000, *fields
                 )

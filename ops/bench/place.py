@@ -60,6 +60,7 @@ REDIS_BYTES = 2 * 1024**3
 OPEN_DOOR = {
     "EBBING_TENANT_BACKLOG_ENTRIES": "10000000",
     "EBBING_TENANT_BACKLOG_BYTES": str(REDIS_BYTES),
+    "EBBING_TENANT_BACKLOG_MEMORIES": "1000000000",
     "EBBING_BACKLOG_ENTRIES": "10000000",
     "EBBING_BACKLOG_BYTES": str(REDIS_BYTES),
     "EBBING_LOG_LEVEL": "error",
@@ -176,6 +177,12 @@ class Place:
             for lane, process in running.items():
                 self._wait(partial(_has_worked, lane), process, f"worker-{lane}")
             yield running
+
+    @contextmanager
+    def beat(self) -> Iterator[None]:
+        """Run the real beat, as `ebbing beat` does, whose nudges start what a lost nudge would leave pending."""
+        with self._running("beat", ["-m", "app.cli", "beat"], {}):
+            yield
 
     def empty(self) -> None:
         """Delete all memories and the whole backlog, and write a checkpoint."""

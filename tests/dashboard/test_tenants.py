@@ -61,13 +61,21 @@ def test_what_waits_after_being_stored_counts_too(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "size", "room"), [(10, 900_000, "free"), (2, 1100, "near"), (1, 900_000, "full"), (10, 1024, "full")]
+    ("requests", "size", "memories", "room"),
+    [
+        (10, 900_000, 50, "free"),
+        (2, 1100, 50, "near"),
+        (1, 900_000, 50, "full"),
+        (10, 1024, 50, "full"),
+        (10, 900_000, 10, "near"),
+        (10, 900_000, 8, "full"),
+    ],
 )
-def test_who_is_refused_is_told(service: Service, requests: int, size: int, room: str) -> None:
+def test_who_is_refused_is_told(service: Service, requests: int, size: int, memories: int, room: str) -> None:
     tenant = service.tenant()
-    service.send(tenant.tenant_id, "x")
+    service.send(tenant.tenant_id, *("x" for _ in range(8)))
     service.redis.hset(BACKLOG, f"{tenant.tenant_id}:bytes", 1024)
-    service.configure(tenant_backlog_entries=requests, tenant_backlog_bytes=size)
+    service.configure(tenant_backlog_entries=requests, tenant_backlog_bytes=size, tenant_backlog_memories=memories)
     [found] = tenant_comparison.waiting_longest()
     assert found.room == room
 

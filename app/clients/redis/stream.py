@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from math import ceil
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -23,9 +24,11 @@ from app.clients.redis.connection import (
     ATTEMPTS,
     BACKLOG,
     HELD,
+    LATEST_TURN,
     NUDGE_PREFIX,
     RING,
     RING_MEMBERS,
+    SHARED_TURNS,
     STREAM_PREFIX,
     TURNS,
     connect,
@@ -37,6 +40,7 @@ from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.memory_guard import MemoryGuard
 from app.clients.redis.script_batcher import BatchedScript
 from app.domain.ingest.envelope import Form, pack, read_count, replay_header, stream_fields
+from app.domain.turns import SHARED_SECONDS
 from app.errors import BacklogFull, Unavailable
 from app.settings import settings
 
@@ -44,6 +48,9 @@ NUDGE_MILLISECONDS = 1000
 # The flag exists while a nudge is in flight; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 SUSPECTS_A_TURN = 50
+RETRY_SECONDS = 2
+"""`Retry-After` of a request over a limit, if the drain's speed isn't known or other tenants' requests decide."""
+RETRY_SECONDS_MAX = 60
 REPLAYS_FIELD = b"r"
 """Field of a replayed entry, after the fields that `take.lua` reads; only an entry that fails again is read for it."""
 # Best-effort appends use a short timeout and back off after a failure.
@@ -140,7 +147,7 @@ class StreamWriter:
             return AppendResult(nudge=bool(answer[2]), entry_id=answer[1].decode())
         if answer[0] == 0:
             return AppendResult(nudge=False, earlier=answer[1].decode())
-        raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
+        raise _refusal(answer[1].decode(), *answer[2:])
 
     async def _check_room(self, size: int) -> None:
         if self._room.is_to_look(size):
@@ -158,14 +165,16 @@ def _accept_keys(tenant_id: UUID, key_digest: str) -> list[str]:
         HELD,
         BACKLOG,
         _NUDGE,
+        TURNS,
     ]
 
 
-def _limits() -> tuple[int, int, int, int]:
+def _limits() -> tuple[int, int, int, int, int]:
     config = settings()
     return (
         config.tenant_backlog_entries,
         config.tenant_backlog_bytes,
+        config.tenant_backlog_memories,
         config.backlog_entries,
         config.backlog_bytes,
     )
@@ -225,7 +234,7 @@ def _append(
         raise as_unavailable(error) from None
     if answer[0] == 1:
         return bool(answer[2])
-    raise _refusal(answer[1].decode(), int(answer[2]), int(answer[3]))
+    raise _refusal(answer[1].decode(), *answer[2:])
 
 
 def as_unavailable(error: redis.RedisError) -> Unavailable:
@@ -237,13 +246,14 @@ def as_unavailable(error: redis.RedisError) -> Unavailable:
     return Unavailable("the queue can't be reached", retry_after_seconds=2)
 
 
-def _refusal(which: str, held: int, limit: int) -> BacklogFull | Unavailable:
+def _refusal(which: str, held: int, limit: int, wait_ms: int) -> BacklogFull | Unavailable:
     scope, resource = which.split("_")
-    unit = "requests" if resource == "entries" else "bytes of requests"
+    unit = {"entries": "requests", "bytes": "bytes of requests", "memories": "memories"}[resource]
     if scope == "tenant":
+        seconds = RETRY_SECONDS if wait_ms < 0 else min(max(ceil(wait_ms / 1000), 1), RETRY_SECONDS_MAX)
         message = f"{held} {unit} are pending for this tenant; the limit is {limit}"
-        return BacklogFull(message, retry_after_seconds=2)
-    return Unavailable(f"{held} {unit} are pending; the limit is {limit}", retry_after_seconds=2)
+        return BacklogFull(message, retry_after_seconds=seconds)
+    return Unavailable(f"{held} {unit} are pending; the limit is {limit}", retry_after_seconds=RETRY_SECONDS)
 
 
 class StreamReader:
@@ -261,20 +271,25 @@ class StreamReader:
         self._clock = (0, 0.0)
         self._settle = client.register_script(script("settle"))
 
-    def claim(self, *, first: bool) -> TenantBatch | None:
+    def claim(self, *, first: bool, shared_memories: int | None = None) -> TenantBatch | None:
         """Lease the tenant at the head of the ring and return its entries; None if the ring is empty.
 
         Every turn must be ended by a call of `acknowledge` with `free=True`.
 
         Args:
             first: True on the first turn of a slice, which clears the flag of the nudge that started the slice.
+            shared_memories: Maximum number of memories if other tenants have entries, or had some a moment ago; None
+                for the maximum of any turn.
         """
         config = settings()
         limits = [config.drain_rows, config.drain_entries, config.drain_bytes]
         lease = int(config.claim_idle_seconds * 1000)
         answer = self._take(
-            keys=[RING, RING_MEMBERS, HELD, TURNS, _NUDGE],
-            args=[STREAM_PREFIX, *limits, lease, SUSPECTS_A_TURN, "first" if first else ""],
+            keys=[RING, RING_MEMBERS, HELD, TURNS, _NUDGE, LATEST_TURN, SHARED_TURNS],
+            args=[
+                *(STREAM_PREFIX, *limits, lease, SUSPECTS_A_TURN, "first" if first else ""),
+                *(shared_memories or config.drain_rows, int(SHARED_SECONDS * 1000)),
+            ],
         )
         if not answer:
             return None

@@ -22,6 +22,7 @@ from app.domain.policy.policy import Policy
 from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score, UnscoredText, digest_text
 from app.domain.strength.profile_hints import RatedContent, content_rule
 from app.domain.text.words import format_line
+from app.domain.turns import TURN_SECONDS
 from app.errors import ProfileMissing
 from app.services.enrichment.stage_runner import KILLED
 from app.services.storage.memory_write import memory_write
@@ -180,9 +181,9 @@ def _rate_texts(
     config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
     new_texts = [UnscoredText(text.name, text.shown) for text in texts if text.digest not in known]
     failpoints.trigger("rate.before", str(tenant_id))
-    gathered = scorer.gather(
-        new_texts, threads=config.llm_concurrency, seconds=config.slice_seconds, cues=policy.recall.cues
-    )
+    # While other tenants wait, a turn is one call per thread; what it doesn't rate waits for the tenant's next turn.
+    seconds = TURN_SECONDS if turn.are_several else config.slice_seconds
+    gathered = scorer.gather(new_texts, threads=config.llm_concurrency, seconds=seconds, cues=policy.recall.cues)
     delay_seconds = _delay_seconds(tenant_id, gathered)
     failpoints.trigger("rate.before_write")
     rated: list[Assessment] = []

@@ -19,6 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.stream import backlog
+from app.domain.turns import TurnSize
 from app.errors import Misconfigured, ProfileMissing, stored_name
 from app.services.embedding import tenant_indexes
 from app.services.embedding.embed import embed_memories
@@ -29,7 +30,7 @@ from app.services.transient_errors import OverBudget, is_transient
 from app.settings import IN_PROCESS, settings
 from app.store.core import database
 from app.store.enrichment import work_queue
-from app.store.enrichment.work_queue import WorkClaim
+from app.store.enrichment.work_queue import Sharing, WorkClaim
 from app.store.ingest import dead_letters
 
 _LANE: Final = {work_queue.INDEX: queues.INGEST, work_queue.EMBED: queues.EMBED, work_queue.SCORE: queues.SCORE}
@@ -39,12 +40,14 @@ RETRY_SECONDS = 5
 EMBED_THREADS = 2
 # Batch size for in-process models: they may compute only one vector per second, and a claim must finish in its lease.
 SLOW_EMBED_ROWS = 100
+# Least size of a shared turn with the bundled embedder.
+FAST_EMBED_ROWS = 100
 # Delay after a provider-wide failure, or with a wrong setting, which an operator has to correct.
 ILL_SECONDS = 60
 OVER_BUDGET_SECONDS = 600
 # The drain shares the index stage's lane: while requests wait to be stored, an indexing slice is limited to this time,
-# which is enough for one batch from each of many tenants.
-SHARED_LANE_SECONDS = 1
+# which is enough for one batch from each of several tenants.
+SHARED_LANE_SECONDS = 0.1
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +56,13 @@ Process = Callable[[UUID, Sequence[UUID]], int]
 # Tenant of each stage's last turn in this process. The next slice starts after it, so that slices that end early don't
 # always serve the same tenants.
 _last_turns: dict[str, UUID] = {}
+# Size of each stage's turns while tenants share it, from the speed of its turns here. With the least size, a turn's
+# fixed time is small beside its memories' time on an overloaded machine, too; slow embedders hardly have a fixed time.
+_turn_sizes: Final = {
+    work_queue.INDEX: TurnSize(least=200, first=200),
+    work_queue.EMBED: TurnSize(least=4, first=100),
+    work_queue.SCORE: TurnSize(least=200, first=200),
+}
 _claiming = Lock()
 _free = Semaphore(EMBED_THREADS)
 _taking = Lock()
@@ -109,14 +119,13 @@ def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str
     started_at = time.monotonic()
     processed = 0
     while (claim := _claim(stage, _last_turns.get(stage, work_queue.NIL), limit)) is not None:
-        if len(claim.memory_ids) > limit and stage == work_queue.EMBED and settings().embedder in IN_PROCESS:
-            with database.shared() as tx:
-                work_queue.divide_claim(tx, claim, limit)
-            continue
         _last_turns[stage] = claim.tenant_id
         # A claim that was tried before may have killed its worker, so it is processed without concurrent batches.
         with _occupy_seats(EMBED_THREADS if claim.attempts > 1 else 1):
-            processed += _process_claim(claim, process)
+            turn_started_at = time.monotonic()
+            done = _process_claim(claim, process)
+        _turn_sizes[stage].record(done, time.monotonic() - turn_started_at)
+        processed += done
         elapsed = time.monotonic() - started_at
         if elapsed >= settings().slice_seconds or (
             stage == work_queue.INDEX and elapsed >= SHARED_LANE_SECONDS and backlog().entries()
@@ -140,11 +149,44 @@ def _occupy_seats(number: int) -> Iterator[None]:
 
 
 def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
+    """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage."""
+    size, lease_seconds = _turn_sizes[stage], _lease_seconds(stage)
+    shared_limit = min(max(size.memories, _least_memories(stage)), limit)
     # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
     with _claiming, database.shared() as tx:
-        return work_queue.claim(
-            tx, stage, claim_id=uuid4(), after=after, limit=limit, lease_seconds=_lease_seconds(stage)
+        claim = work_queue.claim(
+            tx,
+            stage,
+            claim_id=uuid4(),
+            after=after,
+            limit=limit,
+            lease_seconds=lease_seconds,
+            sharing=Sharing(shared_limit, size.is_shared(time.monotonic())),
         )
+        if claim is None:
+            return None
+        if claim.are_several:
+            size.note_sharing(time.monotonic())
+        most = shared_limit if claim.is_shared else limit if _is_slow(stage) else len(claim.memory_ids)
+        # An item that is hardly larger isn't worth another one for its rest.
+        if len(claim.memory_ids) > most + most // 2:
+            claim = work_queue.narrow_claim(tx, claim, most, lease_seconds)
+        return claim
+
+
+def _is_slow(stage: str) -> bool:
+    return stage == work_queue.EMBED and settings().embedder in IN_PROCESS
+
+
+def _least_memories(stage: str) -> int:
+    """Return the least size of a shared turn, unless the model may take a second for each memory.
+
+    A provider gets whole batches, since each call takes a while.
+    """
+    if stage != work_queue.EMBED or _is_slow(stage):
+        return 1
+    config = settings()
+    return config.embed_batch_memories if config.embedder == "openai" else FAST_EMBED_ROWS
 
 
 def _lease_seconds(stage: str) -> float:

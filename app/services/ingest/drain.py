@@ -17,6 +17,7 @@ from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
 from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position
+from app.domain.turns import TurnSize
 from app.errors import Invalid, Unreadable, stored_name
 from app.services.ingest import upsert_by_external_id
 from app.services.transient_errors import is_transient
@@ -31,6 +32,11 @@ from app.store.ingest.dead_letters import UnstoredEntry
 
 STAGE = "drain"
 KILLED = "its worker died each time"
+NUDGE_SECONDS = 0.1
+"""Interval at which a slice nudges the stages, so that what it stores doesn't wait for its end."""
+
+# Size of a turn while several tenants have pending entries, from the speed of this process's turns.
+_turn_size = TurnSize(least=500, first=1000)
 
 log = structlog.get_logger(__name__)
 
@@ -45,19 +51,23 @@ def drain_streams() -> int:
         sqlalchemy.exc.OperationalError: PostgreSQL failed; no data is lost, since the entries are delivered again.
         redis.RedisError: Redis failed; no data is lost, since the entries are delivered again.
     """
-    deadline = time.monotonic() + settings().slice_seconds
+    began = nudged = time.monotonic()
     stored = 0
-    turn = stream_reader().claim(first=True)
+    turn = stream_reader().claim(first=True, shared_memories=_turn_size.memories)
     while turn is not None:
+        turn_began = time.monotonic()
         with tracing.trace_work("store", _trace_contexts(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
             stored_now = _store_entries(turn)
-        if stored_now and not stored:
+        now = time.monotonic()
+        _turn_size.record(stored_now, now - turn_began)
+        if stored_now and (not stored or now - nudged >= NUDGE_SECONDS):
             _nudge_enrichment()  # enrichment starts before the end of a long slice
+            nudged = now
         stored += stored_now
-        if time.monotonic() >= deadline:
+        if now - began >= settings().slice_seconds:
             queues.nudge(queues.DRAIN)
             break
-        turn = stream_reader().claim(first=False)
+        turn = stream_reader().claim(first=False, shared_memories=_turn_size.memories)
     if stored:
         _nudge_enrichment()
         metrics.count("stored_memories", stored)

@@ -88,7 +88,11 @@ def _beside(numbers: list[Numbers], total: DaySpending) -> list[ComparedTenant]:
     for tenant, queue in zip(
         numbers, tenant_backlogs.list_backlogs([tenant.tenant_id for tenant in numbers]), strict=True
     ):
-        shares = (queue.requests / config.tenant_backlog_entries, queue.size_bytes / config.tenant_backlog_bytes)
+        shares = (
+            queue.requests / config.tenant_backlog_entries,
+            queue.size_bytes / config.tenant_backlog_bytes,
+            queue.memories / config.tenant_backlog_memories,
+        )
         compared.append(
             ComparedTenant(tenant, queue, _room(max(shares)), max(shares), _quota(tenant), _state(tenant, total))
         )

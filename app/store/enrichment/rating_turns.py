@@ -19,11 +19,13 @@ class RatingTurn:
 
     Attributes:
         wanted: Value of the row's request counter when it was claimed; scoring by rules increments it.
+        are_several: Other tenants wait for their turn.
     """
 
     claim_id: UUID
     tenant_id: UUID
     wanted: int
+    are_several: bool = False
 
 
 def add(tx: Connection, tenant_id: UUID) -> None:
@@ -56,7 +58,7 @@ def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) 
     row = tx.execute(_CLAIM, values).one_or_none()
     if row is None and after != NIL:
         row = tx.execute(_CLAIM, values | {"after": NIL}).one_or_none()
-    return None if row is None else RatingTurn(claim_id, row.tenant_id, row.wanted)
+    return None if row is None else RatingTurn(claim_id, row.tenant_id, row.wanted, row.are_several)
 
 
 _CLAIM = text("""
@@ -68,7 +70,9 @@ WITH next AS MATERIALIZED (
 )
 UPDATE rating_turns AS turn SET claim = :claim, claimed_until = now() + make_interval(secs => :lease)
 FROM next WHERE turn.tenant_id = next.tenant_id
-RETURNING turn.tenant_id, turn.wanted
+RETURNING turn.tenant_id, turn.wanted, EXISTS (
+  SELECT FROM rating_turns AS other WHERE other.claimed_until <= now() AND other.tenant_id <> turn.tenant_id
+) AS are_several
 """)
 
 

@@ -7,7 +7,7 @@ tenant, and then processes it in a transaction of that tenant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -22,6 +22,9 @@ SEARCHED_BY: Final = (INDEX, EMBED)
 
 NIL = UUID(int=0)
 _ITEMS_LOOKED_AT = 64
+TURN_SECONDS_MAX: Final = 1.0
+"""Age from which a claim doesn't keep another worker from a further turn of its tenant: it takes long, as a call of a
+slow model does, or its worker died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class WorkClaim:
         work_ids: The claimed items.
         memory_ids: The memories of all claimed items.
         attempts: Number of times that the most often claimed of these items was claimed, including this claim.
+        are_several: Several tenants have work of the stage.
+        is_shared: The claim was limited because tenants share the stage.
     """
 
     claim_id: UUID
@@ -40,6 +45,21 @@ class WorkClaim:
     work_ids: list[int]
     memory_ids: list[UUID]
     attempts: int
+    are_several: bool = False
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How a claim is made if several tenants have work of the stage.
+
+    Attributes:
+        limit: Maximum number of memories of such a claim.
+        is_shared: Claim like that even if only one tenant has work now.
+    """
+
+    limit: int
+    is_shared: bool = False
 
 
 def add(tx: Connection, stages: Sequence[str], tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
@@ -55,7 +75,14 @@ SELECT stage, :tenant_id, CAST(:memory_ids AS uuid[]) FROM unnest(CAST(:stages A
 
 
 def claim(
-    tx: Connection, stage: str, *, claim_id: UUID, after: UUID, limit: int, lease_seconds: float
+    tx: Connection,
+    stage: str,
+    *,
+    claim_id: UUID,
+    after: UUID,
+    limit: int,
+    lease_seconds: float,
+    sharing: Sharing | None = None,
 ) -> WorkClaim | None:
     """Claim the oldest items of the next tenant after `after`, in rotation, so that no tenant starves.
 
@@ -66,6 +93,7 @@ def claim(
         after: The tenant of the last turn; `NIL` at first.
         limit: Maximum number of memories, unless the first item alone has more.
         lease_seconds: Duration of the claim.
+        sharing: The rules for several tenants with work; None applies none of them.
 
     Returns:
         The claim, or None if no tenant has unclaimed work of this stage.
@@ -77,6 +105,9 @@ def claim(
         "limit": limit,
         "items": _ITEMS_LOOKED_AT,
         "lease": lease_seconds,
+        "recent": lease_seconds - TURN_SECONDS_MAX,
+        "is_shared": sharing is not None and sharing.is_shared,
+        "shared_limit": min(sharing.limit, limit) if sharing is not None else None,
     }
     rows = tx.execute(_CLAIM, values).all()
     if not rows and after != NIL:
@@ -85,15 +116,49 @@ def claim(
         return None
     ids = [memory_id for row in rows for memory_id in row.memory_ids]
     return WorkClaim(
-        claim_id, stage, rows[0].tenant_id, [row.work_id for row in rows], ids, max(r.attempts for r in rows)
+        claim_id,
+        stage,
+        rows[0].tenant_id,
+        [row.work_id for row in rows],
+        ids,
+        max(r.attempts for r in rows),
+        are_several=rows[0].are_several,
+        is_shared=rows[0].is_shared,
     )
 
 
+# Tenants have work if an item is claimed, or may be: items postponed for a tenant without a budget don't count. While
+# tenants share the stage, a tenant whose turn has just begun gets no second one beside it, which leaves the stage's
+# other workers to its neighbours; if that turn takes long, or its worker died, it does. Its oldest items are compared,
+# since they are claimed first.
 _CLAIM = text("""
-WITH tenant AS MATERIALIZED (
-  SELECT tenant_id FROM tenant_work
-  WHERE stage = :stage AND claimed_until < now() AND tenant_id > :after
-  ORDER BY tenant_id LIMIT 1
+WITH RECURSIVE sharing AS MATERIALIZED (
+  SELECT are_several, (are_several OR :is_shared) AND CAST(:shared_limit AS integer) IS NOT NULL AS is_shared
+  FROM (SELECT coalesce((
+      SELECT tenant_id FROM tenant_work
+      WHERE stage = :stage AND (claimed_until < now() OR claim IS NOT NULL) ORDER BY tenant_id LIMIT 1
+    ) <> (
+      SELECT tenant_id FROM tenant_work
+      WHERE stage = :stage AND (claimed_until < now() OR claim IS NOT NULL) ORDER BY tenant_id DESC LIMIT 1
+    ), false) AS are_several) AS tenants
+), candidate AS (
+  SELECT CAST(:after AS uuid) AS tenant_id, true AS is_busy
+  UNION ALL
+  SELECT next.tenant_id, (SELECT is_shared FROM sharing) AND EXISTS (
+    SELECT FROM (
+      SELECT claim, claimed_until FROM tenant_work
+      WHERE stage = :stage AND tenant_id = next.tenant_id ORDER BY work_id LIMIT :items
+    ) AS oldest
+    WHERE claim IS NOT NULL AND claimed_until > now() + make_interval(secs => :recent)
+  )
+  FROM candidate CROSS JOIN LATERAL (
+    SELECT tenant_id FROM tenant_work
+    WHERE stage = :stage AND claimed_until < now() AND tenant_id > candidate.tenant_id
+    ORDER BY tenant_id LIMIT 1
+  ) AS next
+  WHERE candidate.is_busy
+), tenant AS MATERIALIZED (
+  SELECT tenant_id FROM candidate WHERE NOT is_busy
 ), free AS MATERIALIZED (
   SELECT work_id, attempts, cardinality(memory_ids) AS size
   FROM tenant_work
@@ -108,10 +173,10 @@ WITH tenant AS MATERIALIZED (
 )
 UPDATE tenant_work AS work
 SET claim = :claim, claimed_until = now() + make_interval(secs => :lease), attempts = work.attempts + 1
-FROM numbered
+FROM numbered, sharing
 WHERE work.stage = :stage AND work.tenant_id = (SELECT tenant_id FROM tenant) AND work.work_id = numbered.work_id
-  AND (place = 1 OR (so_far <= :limit AND worst_so_far = 0))
-RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts
+  AND (place = 1 OR (so_far <= CASE WHEN is_shared THEN :shared_limit ELSE :limit END AND worst_so_far = 0))
+RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts, are_several, is_shared
 """)
 
 
@@ -154,21 +219,29 @@ WHERE stage = :stage AND tenant_id = :tenant_id AND claimed_until < now()
 """)
 
 
-def divide_claim(tx: Connection, large: WorkClaim, limit: int) -> None:
-    """Replace the claimed items with unclaimed items of at most `limit` memories each, without counting an attempt."""
-    tx.execute(_DIVIDE, _key(large) | {"limit": limit})
+def narrow_claim(tx: Connection, large: WorkClaim, limit: int, lease_seconds: float) -> WorkClaim:
+    """Keep the first `limit` memories of a claimed item, and release the others without counting an attempt.
+
+    Call it in the transaction that claimed the item. The others retain the item's place before later items.
+    """
+    head = large.memory_ids[:limit]
+    values = _key(large) | {"limit": limit, "head": head, "lease": lease_seconds}
+    work_id = tx.execute(_NARROW, values).scalar_one()
+    return replace(large, work_ids=[work_id], memory_ids=head)
 
 
-_DIVIDE = text("""
-WITH large AS (
-  DELETE FROM tenant_work
+_NARROW = text("""
+WITH tail AS (
+  UPDATE tenant_work
+  SET memory_ids = memory_ids[CAST(:limit AS integer) + 1 :], claim = NULL, claimed_until = '-infinity',
+    attempts = attempts - 1
   WHERE stage = :stage AND tenant_id = :tenant_id AND work_id = ANY(:work_ids) AND claim = :claim
-  RETURNING stage, tenant_id, memory_ids, attempts, created_at
+  RETURNING stage, tenant_id, attempts, created_at
 )
-INSERT INTO tenant_work (stage, tenant_id, memory_ids, attempts, created_at)
-SELECT stage, tenant_id, memory_ids[first : first + :limit - 1], attempts - 1, created_at
-FROM large CROSS JOIN LATERAL generate_series(1, cardinality(memory_ids), :limit) AS first
-ORDER BY first
+INSERT INTO tenant_work (stage, tenant_id, memory_ids, created_at, claim, claimed_until, attempts)
+SELECT stage, tenant_id, CAST(:head AS uuid[]), created_at, CAST(:claim AS uuid),
+  now() + make_interval(secs => :lease), attempts + 1
+FROM tail RETURNING work_id
 """)
 
 

@@ -19,8 +19,9 @@ from app.store.enrichment.work_queue import STAGES
 from app.store.memories import writes
 from app.store.memories.tenant_counts import TierCounts
 
-# Maximum number of memories per item of enrichment work: small enough for one batch of the embedder.
-WORK_ITEM_MEMORIES = 1000
+# Maximum number of memories per item of enrichment work: small enough for the turns of tenants that share a stage. A
+# tenant alone has several items in a turn.
+WORK_ITEM_MEMORIES = 100
 
 
 def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:

@@ -283,6 +283,19 @@ def test_a_full_backlog_of_one_tenant_is_429(service: Service) -> None:
         assert api.post("/v1/memories", json={"text": "x"}).status_code == 202
 
 
+def test_a_backlog_of_too_many_memories_is_429_and_names_the_limit(service: Service) -> None:
+    service.configure(tenant_backlog_memories=100)
+    with Api(service) as api:
+        assert api.post("/v1/memories", json=[{"text": "x"}] * 90).status_code == 202
+        answer = api.post("/v1/memories", json=[{"text": "x"}] * 11)
+        assert answer.status_code == 429
+        assert answer.json()["detail"] == "90 memories are pending for this tenant; the limit is 100"
+        assert int(answer.headers["retry-after"]) > 0
+        fields(answer)
+        drain.drain_streams()
+        assert api.post("/v1/memories", json=[{"text": "x"}] * 11).status_code == 202
+
+
 def test_a_full_backlog_of_all_is_503(service: Service) -> None:
     service.configure(backlog_entries=1)
     with Api(service) as api:

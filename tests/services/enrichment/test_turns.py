@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 import pytest
 
 from app.services.enrichment import stage_runner
@@ -10,13 +13,11 @@ from tests.service import Service
 
 
 class Clock:
-    """A clock that advances by one step per reading."""
+    """A clock that advances when it is told to."""
 
-    def __init__(self, step_seconds: float) -> None:
-        self.seconds, self.step_seconds = 0.0, step_seconds
+    seconds = 0.0
 
     def monotonic(self) -> float:
-        self.seconds += self.step_seconds
         return self.seconds
 
 
@@ -47,8 +48,14 @@ def test_while_requests_wait_to_be_stored_a_slice_of_indexing_still_serves_many_
         service.send(tenant_id, "to be indexed")
         drain.drain_streams()
     service.send(tenant_ids[0], "waits to be stored")
-    clock = Clock(step_seconds=stage_runner.SHARED_LANE_SECONDS / 2.5)
+    clock, index = Clock(), stage_runner._index_claim
+
+    def index_slowly(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+        clock.seconds += stage_runner.SHARED_LANE_SECONDS / 2.5
+        return index(tenant_id, memory_ids)
+
     monkeypatch.setattr(stage_runner, "time", clock)
+    monkeypatch.setattr(stage_runner, "_index_claim", index_slowly)
 
     assert stage_runner.run_index_stage() == 3
     assert stage_runner.run_index_stage() == 1

@@ -38,10 +38,23 @@ for counter, amount in pairs(settled) do
   if redis.call('HINCRBY', KEYS[6], counter, 0 - amount) < 0 then redis.call('HSET', KEYS[6], counter, 0) end
 end
 
+-- The settled bytes since a time tell the drain's speed. Both are halved about every WINDOW, so that old turns fade.
+local WINDOW = 10000
+local since = left > 0 and redis.call('HGET', KEYS[5], tenant .. ':since')
+if since then
+  local clock = redis.call('TIME')
+  local passed = clock[1] * 1000 + math.floor(clock[2] / 1000) - since
+  local done = redis.call('HINCRBY', KEYS[5], tenant .. ':settled', bytes)
+  if passed > WINDOW then
+    local half = math.floor(passed / 2)
+    redis.call('HSET', KEYS[5], tenant .. ':since', since + half, tenant .. ':settled', math.floor(done / 2))
+  end
+end
+
 if ARGV[2] == 'free' then
   redis.call('ZREM', KEYS[4], tenant)
   if left == 0 then
-    redis.call('HDEL', KEYS[5], tenant, tenant .. ':suspect')
+    redis.call('HDEL', KEYS[5], tenant, tenant .. ':suspect', tenant .. ':since', tenant .. ':settled')
   elseif redis.call('SADD', KEYS[3], tenant) == 1 then
     redis.call('RPUSH', KEYS[2], tenant)
   end

@@ -1,7 +1,10 @@
 -- Take one turn of the ring: lease the tenant at its head, and return its entries up to a quantum.
--- KEYS: ring, ring members, leased tenants, last turns, nudge flag
+-- KEYS: ring, ring members, leased tenants, last turns, nudge flag, tenant of the latest turn, flag of shared turns
 -- ARGV: stream prefix, maximum memories, entries and bytes, lease milliseconds, maximum suspects,
---       'first' on the first turn of a slice
+--       'first' on the first turn of a slice,
+--       maximum memories of a shared turn, milliseconds for which turns remain shared
+-- A turn is shared if another tenant has entries or had some a moment ago: the next memory of a tenant that sends one
+-- at a time would otherwise wait for a large turn of another that began in between.
 -- An entry without memories (touches) counts by its size, as one memory per TOUCH_BYTES.
 -- Returns {} if the ring is empty. Otherwise a flat list (Redis sends one packet per level of a nested reply): tenant,
 -- number of suspect entries, current time in milliseconds, then per entry: id, number of memories, header, body.
@@ -42,6 +45,16 @@ local function hand_out(entries)
 end
 
 local turn = redis.call('HMGET', KEYS[4], tenant, tenant .. ':suspect')
+local latest = redis.call('MGET', KEYS[6], KEYS[7])
+-- The tenant of this turn is leased and has left the ring.
+if redis.call('LLEN', KEYS[1]) > 0 or redis.call('ZCARD', KEYS[3]) > 1 or (latest[1] and latest[1] ~= tenant) then
+  redis.call('SET', KEYS[7], '1', 'PX', ARGV[9])
+  latest[2] = '1'
+end
+redis.call('SET', KEYS[6], tenant, 'PX', ARGV[9])
+if latest[2] then memories_left = math.min(memories_left, tonumber(ARGV[8])) end
+-- The drain's speed is measured from the first turn since the stream was empty.
+if not turn[1] then redis.call('HSET', KEYS[4], tenant .. ':since', now, tenant .. ':settled', 0) end
 if turn[2] then
   local found = turn[1] and redis.call('XRANGE', stream, '-', turn[1], 'COUNT', ARGV[6]) or {}
   suspects = #found

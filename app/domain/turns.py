@@ -1,0 +1,47 @@
+"""Size the turns by which tenants share a stage: short while several tenants have work, large for a single one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TURN_SECONDS: Final = 0.05
+"""Duration of a shared turn. A neighbour's memory may have to wait for one in the drain and for one in each stage."""
+SHARED_SECONDS: Final = 10.0
+"""Time for which turns remain short after several tenants had work: the next memory of a neighbour, which sends one at
+a time, would otherwise wait for a large turn that started in between."""
+_WEIGHT: Final = 0.3
+"""Weight of the last turn in the estimated speed."""
+
+
+class TurnSize:
+    """The size of one stage's shared turns in this process, from the speed of its turns so far.
+
+    A turn of `n` memories takes a fixed time, plus a time for each memory. Its speed is therefore lower, the smaller it
+    is, and the size settles where a turn takes `TURN_SECONDS`, as long as the fixed time is shorter than that.
+    """
+
+    def __init__(self, least: int, first: int) -> None:
+        """Start with a size of `first` memories; no size is below `least`."""
+        self._least = least
+        self._size = float(max(first, least))
+        self._shared_at: float | None = None
+
+    @property
+    def memories(self) -> int:
+        """Maximum number of memories of a shared turn."""
+        return int(self._size)
+
+    def record(self, memories: int, seconds: float) -> None:
+        """Adapt the size to a turn's duration. Smaller turns than `least` say too little about the speed."""
+        if memories < self._least:
+            return
+        fitting = TURN_SECONDS * memories / max(seconds, 1e-4)
+        self._size = max(self._size + _WEIGHT * (min(fitting, 4 * self._size) - self._size), float(self._least))
+
+    def note_sharing(self, now: float) -> None:
+        """Record that several tenants have work at this moment of a monotonic clock, in seconds."""
+        self._shared_at = now
+
+    def is_shared(self, now: float) -> bool:
+        """Return True if several tenants had work within the last `SHARED_SECONDS`."""
+        return self._shared_at is not None and now - self._shared_at < SHARED_SECONDS
