@@ -26,6 +26,7 @@ TENANTS: Final = 3
 CHECK_EVERY: Final = 40
 RECOVERY_SECONDS: Final = 3 * PATIENCE_SECONDS
 POISONS: Final = 2
+WARM_SECONDS: Final = 20.0
 SETTINGS: Final = {
     "EBBING_CLAIM_IDLE_SECONDS": "2",
     "EBBING_LEASE_SECONDS": "3",
@@ -67,9 +68,10 @@ class Run:
         self.home.start()
         self._make_tenants()
         self._wait_until_well("the start")
-        before = sampling.connections(self.home)
         sampler = sampling.Sampler(self.home)
         self._start_load()
+        time.sleep(WARM_SECONDS)  # so that every pool has opened its connections
+        before = sampling.connections(self.home)
         self._storm()
         self._wait_until_well("the end of the faults")
         say("calm: the load goes on without faults")
@@ -77,10 +79,10 @@ class Run:
         time.sleep(self._calm_seconds)
         memory = sampler.table(began)
         self.report |= {"memory": memory, "longest_lived": sampler.longest_lived()}
+        after = sampling.connections(self.home)
         self.load.stop()
         sampler.stop()
         self._finish()
-        after = sampling.connections(self.home)
         self.report["connections"] = {"before": before, "after": after}
         self.findings += sampling.findings(memory, before, after)
         self._judge()
@@ -210,6 +212,7 @@ class Run:
             books.check_backlog_is_nought()
             figures.append({"backlog": 0})
         self.report["tenants"] = figures
+        self.report["work_done"] = verdict.summarise(books)
 
     def summary(self) -> dict[str, Any]:
         """Return the report as JSON."""

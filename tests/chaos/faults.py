@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from tests.chaos.home import ChaosHome
-from tests.chaos.plan import BACKEND, LANES, Fault
+from tests.chaos.plan import BACKEND, INSTANT, LANES, Fault
 from tests.chaos.run_service import SERVERS, SERVICE
 from tests.faults import family
 from tests.provider.server import FakeProvider
@@ -45,7 +45,7 @@ class Faults:
         self._terminating = threading.Event()
 
     def begin(self, fault: Fault) -> None:
-        """Begin a fault; a kill is over at once."""
+        """Begin a fault; kills and stops are over at once."""
         with suppress(OSError):
             if getattr(self, f"_begin_{fault.group}")(fault):
                 self.begun[f"{fault.group} {fault.name}"] += 1
@@ -55,7 +55,7 @@ class Faults:
 
     def end(self, fault: Fault) -> None:
         """End a fault, unless it has been ended early."""
-        if self._active.pop(fault.number, None) is not None and fault.group != "kill":
+        if self._active.pop(fault.number, None) is not None and fault.group not in INSTANT:
             getattr(self, f"_end_{fault.group}")(fault)
 
     def end_all(self) -> None:
@@ -82,14 +82,28 @@ class Faults:
 
     def _begin_kill(self, fault: Fault) -> bool:
         if fault.name == "supervisor":
-            # A stopped server would hold its data until it goes on, and the next supervisor waits for it.
-            for each in [each for each in self._active.values() if each.group in {"pause", "disk"}]:
-                self.end(each)
+            self._release_servers()
             done = self.home.kill("supervisor", fault.choice)
             self.home.start()
             return done
         pid = self._pid(fault)
         return pid is not None and family.kill(pid, self.home.supervisor_pid())
+
+    def _begin_stop(self, fault: Fault) -> bool:
+        if fault.name == "supervisor":
+            self._release_servers()
+            self.home.stop()
+            self.home.start()
+            return True
+        pid = self._pid(fault)
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
+        return pid is not None
+
+    def _release_servers(self) -> None:
+        """End pauses and full disks: such a server would hold its data, and the next supervisor waits for it."""
+        for each in [each for each in self._active.values() if each.group in {"pause", "disk"}]:
+            self.end(each)
 
     def _begin_pause(self, fault: Fault) -> bool:
         pid = self.home.supervisor_pid() if fault.name == "supervisor" else self._pid(fault)

@@ -20,9 +20,12 @@ CELERY: Final = tuple(f"{part} {lane}" for part in ("celery main", "celery child
 BACKEND: Final = "postgres backend"
 JUMPS: Final = ("+7200", "-7200", "+600", "-600")
 
-# Faults by group, with their weights. Those that kill last no time; the others are undone at their end.
+INSTANT: Final = frozenset({"kill", "stop"})
+"""Groups of faults that are over at once; the others are undone at their end."""
+# Faults by group, with their weights.
 GROUPS: Final[Mapping[str, Mapping[str, int]]] = {
     "kill": dict.fromkeys((*MINDERS[1:], *CELERY, BACKEND), 3) | {"supervisor": 2},
+    "stop": dict.fromkeys(("supervisor", "api main", "beat", *CELERY[: len(LANES)]), 1),
     "pause": dict.fromkeys((*MINDERS, *CELERY, BACKEND), 1),
     "provider": {
         "rate_limit": 3,
@@ -74,7 +77,7 @@ def make_plan(seed: int, minutes: float, groups: Collection[str] = tuple(GROUPS)
     spacing = minutes * 60 / wanted
     for number, (group, name) in enumerate(drawn):
         begins = number * spacing + chance.uniform(0, spacing / 2)
-        lasts = 0.0 if group == "kill" else chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
+        lasts = 0.0 if group in INSTANT else chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
         if chance.random() > OVERLAP:
             lasts = min(lasts, spacing / 2)
         faults.append(Fault(number, group, name, begins, begins + lasts, chance.randrange(CHOICES)))
@@ -82,7 +85,7 @@ def make_plan(seed: int, minutes: float, groups: Collection[str] = tuple(GROUPS)
 
 
 def timeline(plan: Collection[Fault]) -> list[tuple[float, bool, Fault]]:
-    """Return begins (True) and ends (False) of all faults in order of time; a kill has no end."""
+    """Return begins (True) and ends (False) of all faults in order of time; instant ones have no end."""
     begins = [(fault.begins, True, fault) for fault in plan]
     ends = [(fault.ends, False, fault) for fault in plan if fault.ends > fault.begins]
     return sorted(begins + ends, key=lambda each: (each[0], each[2].number, not each[1]))

@@ -21,7 +21,9 @@ SHORTEST_SAMPLES: Final = 10
 MIB: Final = 1 << 20
 GROWTH_MIB: Final = 24.0
 GROWTH_SHARE: Final = 0.25
-CONNECTIONS_MORE: Final = 4
+CONNECTIONS_SHARE: Final = 0.5
+CONNECTIONS_MORE: Final = 8
+"""Pools open connections as they are needed: at most this share, and this number, more than before the faults."""
 BACKENDS: Final = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 
 
@@ -150,5 +152,5 @@ def findings(rows: list[dict[str, Any]], before: dict[str, int], after: dict[str
     return grown + [
         f"{server} has {after[server]} connections, {before[server]} before the faults"
         for server in before
-        if after[server] > before[server] + CONNECTIONS_MORE
+        if after[server] > before[server] * (1 + CONNECTIONS_SHARE) + CONNECTIONS_MORE
     ]

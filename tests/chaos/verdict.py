@@ -49,6 +49,15 @@ WHERE name ~ '^[0-9]' AND position(%s::bytea IN pg_read_binary_file(folder || na
 """
 
 
+_SUMMARY: Final = """
+SELECT 'tier ' || tier, count(*) FROM memory_state GROUP BY 1
+UNION ALL SELECT 'merge ' || action || ' ' || status, count(*) FROM merges GROUP BY 1
+UNION ALL SELECT 'erasure ' || status, count(*) FROM erasures GROUP BY 1
+UNION ALL SELECT 'job ' || kind || ' ' || status, count(*) FROM jobs GROUP BY 1
+ORDER BY 1
+"""
+
+
 class Owner:
     """Reads all tables, with the methods that `tests.privacy.traces` asks of the service."""
 
@@ -278,6 +287,12 @@ def _in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
             if wanted in data or any(wanted in each for each in read):
                 found.append(name)
     return found
+
+
+def summarise(books: Books) -> dict[str, int]:
+    """Return how much was moved, merged and erased, and how many jobs of each kind were done."""
+    with psycopg.connect(books.database_url) as owner:
+        return {str(name): int(count) for name, count in owner.execute(_SUMMARY).fetchall()}
 
 
 def errors_in(logs: Path) -> dict[str, int]:

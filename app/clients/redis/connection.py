@@ -142,6 +142,12 @@ class _Connection(redis.asyncio.Connection):
             args = (*args[0].split(), *args[1:])
         return [hiredis.pack_command(args)]
 
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's signature
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as error:  # uvloop's, if the connection was reset while it was idle
+            raise redis.ConnectionError("the connection is closed") from error
+
 
 def connect_async(connections: int = 64) -> redis.asyncio.Redis:
     """Return an asynchronous client for the ingest path.
