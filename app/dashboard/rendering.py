@@ -214,6 +214,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.PackageLoader(f"{package}.dashboard"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_show_controls,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -233,6 +234,7 @@ def _templates() -> jinja2.Environment:
         "action_name": action_name,
         "rule_name": rule_name,
         "run_status": run_status,
+        "unchanged": _leave_unchanged,
     }
     made.filters["how_it_went"] = step_outcome
     made.globals |= {
@@ -247,6 +249,16 @@ def _templates() -> jinja2.Environment:
         "short": shorten,
     }
     return made
+
+
+def _show_controls(value: object) -> object:
+    """Make control and direction characters of any text on a page visible; markup and other values stay as they are."""
+    return make_visible(value) if type(value) is str else value
+
+
+def _leave_unchanged(value: object) -> Markup:
+    """Escape the value of a form field, which a visitor sends back and which therefore has to stay as it is."""
+    return escape(value)
 
 
 def asset_url(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,10 +24,14 @@ __all__ = [
     "format_relative",
     "format_second",
     "format_span",
+    "make_visible",
 ]
 
 MISSING: Final = "–"
 """Shown in place of an unknown value."""
+_KEPT: Final = "\n\t"
+_STEERING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufeff")
+"""Direction overrides and invisible characters. Marks needed for Arabic and Hebrew are not included."""
 _MONTH: Final = 30.44 * DAY
 _YEAR: Final = 365.25 * DAY
 _UNITS: Final = (
@@ -170,3 +175,16 @@ def format_axis(value: float) -> str:
         size, unit = next((size, unit) for size, unit in _AXIS_UNITS if value >= size)
         return f"{round_for_people(value / size)}{unit}"
     return format_number(round(value) if value >= 10 else value)
+
+
+def make_visible(text: object) -> str:
+    """Return a text with control characters replaced by code points such as ⟨U+202E⟩; empty for None."""
+    if text is None:
+        return ""
+    return "".join(_show_sign(sign) for sign in str(text))
+
+
+def _show_sign(sign: str) -> str:
+    if sign in _KEPT or (sign not in _STEERING and unicodedata.category(sign) not in ("Cc", "Cs")):
+        return sign
+    return f"⟨U+{ord(sign):04X}⟩"

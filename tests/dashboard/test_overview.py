@@ -294,6 +294,7 @@ def test_a_provider_that_cannot_be_reached_is_on_the_page_and_in_the_metrics(
     provider_health.record(target, ProviderFailed(Reason.RATE_LIMITED, retry_after_seconds=1800), 45)
     found = families(api)
     assert set(found["ebbing_provider_paused_until_timestamp_seconds"]) == {("rate_limited", "score")}
+    status.forget()
     assert "open, pause requested until " in said(visitor.page("/"))
     [connection, *_] = api.get("/v1/stats").json()["providers"]
     assert (connection["state"], connection["failure"]) == ("failing", "unreachable")

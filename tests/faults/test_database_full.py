@@ -95,7 +95,9 @@ def test_a_full_disk_of_postgresql_stops_storing_loses_nothing_and_is_resumed(
         padding = [{"text": f"{'x' * 20_000} {number}"} for number in range(20)]
         for caller in tenants:
             for _ in range(REQUESTS):
-                caller.send([*caller.batch(size=5), *({"text": f"{caller.random.random()} {p['text']}"} for p in padding)])
+                caller.send(
+                    [*caller.batch(size=5), *({"text": f"{caller.random.random()} {p['text']}"} for p in padding)]
+                )
         stored = [len(plant.books.stored(caller)) for caller in tenants]
         until(lambda: put_off(plant, admin) >= returned + 5, "the drain returns requests to the queue")
         for caller in tenants:

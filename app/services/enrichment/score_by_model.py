@@ -159,9 +159,7 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
         return _TurnResult()
 
 
-def _claim_texts(
-    tenant_id: UUID, version: str, *, is_probe: bool
-) -> tuple[list[_SharedText], dict[bytes, Score]]:
+def _claim_texts(tenant_id: UUID, version: str, *, is_probe: bool) -> tuple[list[_SharedText], dict[bytes, Score]]:
     """Claim memories to rate, grouped by the text shown to the model, and look up earlier ratings of these texts."""
     config = settings()
     limit = PROBE_MEMORIES if is_probe else config.llm_concurrency * config.score_batch_memories

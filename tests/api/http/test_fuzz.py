@@ -31,6 +31,8 @@ from tests.service import Service, Tenant
 
 EXAMPLES = int(os.environ.get("EBBING_TEST_EXAMPLES") or 15)
 SEED = int(os.environ.get("EBBING_TEST_SEED") or 0)
+CASES = 10_000
+ROUNDS_MAX = 10
 BODY_MAX_BYTES = 64 * 1024
 
 DEEP = b"[" * 5_000 + b"]" * 5_000
@@ -121,14 +123,21 @@ def line(_: schemathesis.SerializationContext, value: Any) -> bytes:
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_every_request_is_answered_as_described_and_none_breaks_the_service(service: Service) -> None:
+    """All scopes, 10,000 cases: rounds with further seeds follow until there are as many."""
     caller = service.tenant(scopes=SCOPES)
     witness = Witness(build(), caller.key_id)
+    known = send_known(service, caller)
+    failures: list[str] = []
     try:
-        failures = fuzz(service, witness, caller)
+        for seed in range(SEED, SEED + ROUNDS_MAX):
+            failures += fuzz(service, witness, caller, known, seed)
+            if failures or len(witness.answers) >= CASES:
+                break
     finally:
         asgi.shutdown_lifespans()
 
     assert not failures, "\n\n".join(failures)
+    assert len(witness.answers) >= CASES
     for answer in witness.answers:
         if answer.response.status_code >= 400:
             fields(answer.response)
@@ -136,12 +145,11 @@ def test_every_request_is_answered_as_described_and_none_breaks_the_service(serv
     check_what_is_kept(service, witness)
 
 
-def fuzz(service: Service, witness: Witness, caller: Tenant) -> list[str]:
+def fuzz(service: Service, witness: Witness, caller: Tenant, known: list[str], seed: int) -> list[str]:
     """Send generated requests to every route while the workers run; return failures with commands to reproduce them."""
-    known = send_known(service, caller)
     config = schemathesis.Config.from_dict(
         {
-            "seed": SEED,
+            "seed": seed,
             "headers": {"Authorization": f"Bearer {caller.key}"},
             "generation": {"max-examples": EXAMPLES, "no-shrink": True, "database": "none"},
             "dictionaries": {"known": {"values": known}},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Final
 
+from app.domain.formatting import make_visible
 from app.domain.privacy.documents.texts import Texts
 
 STYLE: Final = """
@@ -41,6 +42,11 @@ thead { display: table-header-group }
 @media print { body { margin: 0; max-width: none; padding: 0; font-size: 10.5pt } }
 """
 """The complete style sheet of every page; a Content-Security-Policy can allow it by its digest."""
+
+
+def escape(text: str) -> str:
+    """Escape a text for HTML, with its control and direction characters shown as code points."""
+    return html.escape(make_visible(text))
 
 
 def page(texts: Texts, title: str, body: str) -> str:
