@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import psycopg
 import pytest
 
 from app.domain.turns import TurnSize
@@ -106,3 +107,65 @@ def test_a_quiet_tenants_memories_are_stored_before_floods_that_came_first(
     assert all(last < plant.books.stored_at(caller)[-1] for caller in flooding)
     plant.books.check([*flooding, *quiet])
     plant.books.check_backlog_is_nought()
+
+
+# Records, in their order, each item of work that is queued or done, with the transaction that did it.
+LOG = """
+CREATE TABLE turn_log (place bigserial, event text, stage text, tenant_id uuid, turn bigint);
+CREATE FUNCTION log_turn() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  INSERT INTO public.turn_log (event, stage, tenant_id, turn)
+  VALUES ('done', OLD.stage, OLD.tenant_id, txid_current());
+  RETURN NULL;
+END $$;
+CREATE FUNCTION log_storing() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  INSERT INTO public.turn_log (event, stage, tenant_id, turn)
+  VALUES ('done', 'drain', NEW.tenant_id, txid_current());
+  RETURN NULL;
+END $$;
+CREATE TRIGGER log_turn AFTER DELETE ON tenant_work FOR EACH ROW EXECUTE FUNCTION log_turn();
+CREATE TRIGGER log_storing AFTER INSERT ON envelopes FOR EACH ROW EXECUTE FUNCTION log_storing();
+"""
+UNLOG = """
+DROP TRIGGER IF EXISTS log_turn ON tenant_work;
+DROP TRIGGER IF EXISTS log_storing ON envelopes;
+DROP FUNCTION IF EXISTS log_turn, log_storing;
+DROP TABLE IF EXISTS turn_log;
+"""
+# Turns of the flood that are complete in a stage between a neighbour's request and its memory: those at work in the
+# lane's two processes or threads, and some in the processes that don't serve the neighbour.
+TURNS_BETWEEN = """
+SELECT own.stage, count(DISTINCT flood.turn) FILTER (WHERE flood.place < own.place),
+  count(DISTINCT flood.turn) FILTER (WHERE flood.place > own.place)
+FROM turn_log AS own
+LEFT JOIN turn_log AS flood ON flood.stage = own.stage AND flood.tenant_id = %(flood)s
+  AND flood.place > (SELECT max(place) FROM turn_log WHERE event = 'sent')
+WHERE own.tenant_id = %(quiet)s GROUP BY own.stage
+"""
+TURNS_MOST = 12
+
+
+def test_a_neighbours_memory_waits_for_a_few_turns_in_each_stage(
+    plant: Plant, callers: Callable[[int], list[Caller]]
+) -> None:
+    """F20, with real processes: turns of a flood of thousands are counted until one memory has passed all stages."""
+    flood, quiet = callers(2)
+    with psycopg.connect(plant.owner_url, autocommit=True) as owner:
+        owner.execute(UNLOG)
+        owner.execute(LOG)
+        try:
+            with plant.paused("worker-embed"), plant.paused("worker-score"):
+                for _ in range(6):
+                    flood.send(flood.batch(REQUEST))
+                owner.execute("INSERT INTO turn_log (event, stage, turn) VALUES ('sent', '', 0)")
+                quiet.send(quiet.batch(1))
+            plant.books.wait_until_settled([flood, quiet], scored=True)
+            values = {"flood": flood.tenant_id, "quiet": quiet.tenant_id}
+            turns = {stage: counts for stage, *counts in owner.execute(TURNS_BETWEEN, values)}
+        finally:
+            owner.execute(UNLOG)
+    assert set(turns) == {"drain", *STAGES}
+    assert all(before <= TURNS_MOST for before, _ in turns.values()), turns
+    assert all(turns[stage][1] > 0 for stage in ("embed", "score")), f"turns of the flood come later, too: {turns}"
+    plant.books.check([flood, quiet])

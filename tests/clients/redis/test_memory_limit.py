@@ -97,3 +97,27 @@ def test_old_turns_fade_from_the_drains_speed(service: Service, tenant_id: UUID)
     stream_reader().acknowledge(tenant_id, turn.fresh[:1], free=True)
     assert int(service.redis.hget(TURNS, f"{tenant_id}:settled") or 0) == 1000
     assert int(service.redis.hget(TURNS, f"{tenant_id}:since") or 0) >= since + 30_000
+
+
+# --- Beside workers of the version before, whose scripts know neither field ---
+
+
+def test_a_turn_of_the_version_before_leaves_the_speed_unknown(service: Service, tenant_id: UUID) -> None:
+    service.configure(tenant_backlog_memories=2)
+    for _ in range(2):
+        service.post(tenant_id, ONE)
+    turn = take()
+    service.redis.hdel(TURNS, f"{tenant_id}:since", f"{tenant_id}:settled")
+    stream_reader().acknowledge(tenant_id, turn.fresh[:1], free=True)
+    service.post(tenant_id, ONE)
+    assert waits_seconds(service, tenant_id, 1) == RETRY_SECONDS
+
+
+def test_what_the_version_before_left_of_an_emptied_stream_is_replaced(service: Service, tenant_id: UUID) -> None:
+    service.redis.hset(TURNS, mapping={f"{tenant_id}:since": 1, f"{tenant_id}:settled": 1})
+    service.post(tenant_id, ONE)
+    before = backlog().now_ms()
+    turn = take()
+    assert int(service.redis.hget(TURNS, f"{tenant_id}:since") or 0) >= before
+    stream_reader().acknowledge(tenant_id, turn.fresh, free=True)
+    assert service.redis.hgetall(TURNS) == {}

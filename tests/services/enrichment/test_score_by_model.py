@@ -246,6 +246,21 @@ def test_tenants_take_turns(rated: Rated) -> None:
     assert left == [(1,), (1,)]
 
 
+def test_while_others_wait_a_turn_is_one_call_per_thread(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score_by_model, "TURN_SECONDS", 0)
+    rated.service.configure(score_batch_tokens=100)
+    quiet = rated.service.tenant()
+    long = [f"{number} " * 200 for number in range(5)]
+    rated.send(*long)
+    [memory_id] = rated.send(DOCTOR, tenant=quiet)
+    rated.service.configure(slice_seconds=1e-6)  # one turn per slice
+    assert [score_by_model.rate_memories() for _ in range(2)] == [1, 1]
+    assert rated.stored(memory_id, quiet).salience_source == "llm"
+    assert sum(rated.asks()) == 0, "what a turn leaves isn't counted as tried"
+    assert sum(score_by_model.rate_memories() for _ in range(20)) == len(long) - 1
+    assert rated.fake.calls == len(long) + 1
+
+
 def test_what_is_scored_while_a_turn_is_held_keeps_the_turn(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
     rated.send(DOCTOR)
     take = score_by_model._claim_texts
