@@ -11,7 +11,16 @@ import yaml
 from app.queues import LANES
 from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, compose_faults, dockerfile_faults
 
-GOOD_STAGE = 'FROM python:3.12.13-slim\nUSER 10001\nHEALTHCHECK CMD ["true"]\nENTRYPOINT ["ebbing"]\n'
+BASE = f"python:3.12.13-slim@sha256:{'0' * 64}"
+GOOD_STAGE = f"""FROM {BASE}
+ARG SOURCE_DATE_EPOCH=0
+RUN pip install --no-cache-dir --no-compile --only-binary :all: --require-hashes -r x
+RUN pip install --no-cache-dir --no-compile --no-deps --no-index x.whl
+RUN python -m compileall --invalidation-mode unchecked-hash lib
+USER 10001
+HEALTHCHECK CMD ["true"]
+ENTRYPOINT ["ebbing"]
+"""
 GOOD_SERVICE = """services:
   one:
     image: redis:8.10.2
@@ -32,19 +41,28 @@ def test_our_containers_pass() -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (("python:3.12.13-slim", "python"), "pin it"),
-        (("python:3.12.13-slim", "python:latest"), "pin it"),
-        (("python:3.12.13-slim", "python:3.12"), "pin it"),
+        ((BASE, "python"), "pin it to a full version"),
+        ((BASE, "python:latest"), "pin it to a full version"),
+        ((BASE, "python:3.12"), "pin it to a full version"),
+        ((BASE, BASE.partition("@")[0]), "pin it to a digest"),
         (("USER 10001\n", ""), "runs as root"),
         (("USER 10001", "USER 0:0"), "runs as root"),
         (('HEALTHCHECK CMD ["true"]\n', ""), "no HEALTHCHECK"),
         (('["ebbing"]', "ebbing"), "JSON form"),
         (("USER 10001\n", "ADD http://example.org/x /x\nUSER 10001\n"), "use COPY"),
+        (("install --no-cache-dir --no-compile --only", "install --no-compile \\\n --only"), "--no-cache-dir"),
+        (("--no-cache-dir --no-compile --only", "--no-cache-dir --only"), "--no-compile"),
+        ((" --require-hashes", ""), "--require-hashes"),
+        ((" --only-binary :all:", ""), "--only-binary"),
+        (("--no-deps --no-index", "--no-deps --only-binary :all:"), "--require-hashes"),
         (
-            ("USER 10001\n", "RUN true && \\\n  pip install --require-hashes -r x\nUSER 10001\n"),
+            ("pip install --no-cache-dir --no-compile --only", "pip --python x install --no-compile --only"),
             "--no-cache-dir",
         ),
-        (("USER 10001\n", "RUN pip install --no-cache-dir x\nUSER 10001\n"), "--require-hashes"),
+        (("ARG SOURCE_DATE_EPOCH=0\nRUN", "RUN true\nARG SOURCE_DATE_EPOCH=0\nRUN"), "without ARG SOURCE_DATE_EPOCH"),
+        (("USER 10001\n", "RUN apt-get update\nUSER 10001\n"), "package index alone"),
+        ((" --invalidation-mode unchecked-hash", ""), "would contain times"),
+        (("RUN python -m compileall --invalidation-mode unchecked-hash lib\n", ""), "would compile"),
     ],
 )
 def test_a_fault_in_a_dockerfile_is_named(change: tuple[str, str], fault: str) -> None:
