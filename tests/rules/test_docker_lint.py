@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from app.queues import LANES
+from app.secret_settings import list_variables
+from app.settings import Settings
 from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, compose_faults, dockerfile_faults
 
 BASE = f"python:3.12.13-slim@sha256:{'0' * 64}"
@@ -132,3 +134,15 @@ def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:
     """Otherwise operators would have to read the compose file to know which variables to set."""
     asked = set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text()))
     assert asked <= set(re.findall(r"^(?:# )?([A-Z_]+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE))
+
+
+def test_the_compose_file_with_secrets_in_files_covers_every_service_of_ours() -> None:
+    found = yaml.safe_load((ROOT / "ops" / "docker" / "secrets.yml").read_text())
+    ours = {name for name, service in services().items() if service.get("image", "").startswith("ebbing:")}
+    assert found["services"].keys() == ours
+    for service in found["services"].values():
+        files = {name: path for name, path in service["environment"].items() if name.endswith("_FILE")}
+        assert {name.removesuffix("_FILE") for name in files} <= set(list_variables(Settings))
+        assert all(service["environment"][name.removesuffix("_FILE")] == "" for name in files)
+        assert sorted(path.removeprefix("/run/secrets/") for path in files.values()) == sorted(service["secrets"])
+        assert set(service["secrets"]) == found["secrets"].keys()
