@@ -35,7 +35,8 @@ def main(wanted: list[str]) -> int:
     if unknown := set(wanted) - set(CHECKS):
         print(f"no such check: {', '.join(sorted(unknown))}; there are: {', '.join(CHECKS)}")
         return 2
-    failed, unchecked = [], []
+    failed: list[str] = []
+    unchecked: list[str] = []
     for name in wanted or CHECKS:
         started = time.monotonic()
         done = subprocess.run(CHECKS[name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -99,9 +99,10 @@ def _list_installed_requirements(name: str, extras: set[str]) -> set[str]:
 def read_own_licence(name: str) -> str | None:
     """Return the SPDX licence in a package's own metadata; None if it isn't installed or names none."""
     try:
-        return metadata.metadata(name).get("License-Expression")
+        found = metadata.metadata(name).get_all("License-Expression") or []
     except metadata.PackageNotFoundError:
         return None
+    return next(iter(found), None)
 
 
 def find_faults(licences: LicenceList, runtime: set[str], own: Mapping[str, str | None], today: date) -> Iterator[str]:

@@ -56,7 +56,7 @@ def build(lock: str) -> str:
     ]
     bom = Bom(components=[*components.values(), *parts])
     bom.metadata.component = ebbing
-    bom.metadata.timestamp = _timestamp()
+    bom.metadata.timestamp = _timestamp()  # type: ignore[assignment]  # None is left out, against the annotation
     bom.metadata.properties.add(Property(name="ebbing:lock", value=f"ops/locks/{lock}.txt"))
     _add_dependencies(bom, ebbing, components)
     bom.serial_number = UUID(int=0)

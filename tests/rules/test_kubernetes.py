@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from app.queues import LANES
 from app.secret_settings import list_variables
@@ -131,11 +132,11 @@ def test_each_secret_can_be_a_file_in_the_pods() -> None:
     [overlay] = WRITTEN["secret-files/kustomization.yaml"]
     keys = {
         f"/run/secrets/{secret['metadata']['name']}/{key}"
-        for secret in kubernetes.yaml.safe_load_all((kubernetes_pages.FOLDER / "base" / kubernetes.EXAMPLE).read_text())
+        for secret in yaml.safe_load_all((kubernetes_pages.FOLDER / "base" / kubernetes.EXAMPLE).read_text())
         for key in secret["stringData"]
         if key.startswith("EBBING_")
     }
-    patches = [operation for each in overlay["patches"] for operation in kubernetes.yaml.safe_load(each["patch"])]
+    patches = [operation for each in overlay["patches"] for operation in yaml.safe_load(each["patch"])]
     texts = [value for each in patches for value in re.findall(r"/run/secrets/[\w-]+/\w+", json.dumps(each["value"]))]
     assert sorted(texts) == sorted(keys)
     variables = set(re.findall(r"EBBING_\w+_FILE", json.dumps(patches)))

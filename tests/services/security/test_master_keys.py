@@ -23,7 +23,8 @@ from app.store.erasure import tombstones
 from app.store.privacy import audit_entries
 from tests.privacy.drill import Drill, drill
 from tests.services.cold_due import LONG, MASTER_KEY, Chilled, aged, chilled
-from tests.services.privacy.test_export_requests import ANN, Vault, vault
+from tests.services.export_store import Vault, vault
+from tests.services.privacy.test_export_requests import ANN
 from workers import celery_app
 
 __all__ = ["aged", "chilled", "drill", "vault"]
@@ -47,7 +48,7 @@ async def start_api() -> None:
     async def send(message: object) -> None:
         assert message
 
-    await main.build()({"type": "lifespan"}, receive, send)  # type: ignore[arg-type]
+    await main.build()({"type": "lifespan"}, receive, send)
 
 
 def rotate() -> int:
@@ -125,9 +126,7 @@ def test_an_interrupted_rotation_is_continued_and_a_repeated_one_does_nothing(
     chilled.cool()
     use(chilled, NEW_KEY, MASTER_KEY)
     monkeypatch.setattr(master_keys, "BATCH_KEYS", 2)
-    started = master_keys.rotate()
-    assert next(started).keys == 2
-    started.close()
+    assert next(iter(master_keys.rotate())).keys == 2
     assert sorted(by for _, by in wraps(chilled).values()).count(key_id(NEW_KEY)) == 2
     assert master_keys.remove_unused() == [key_id(MASTER_KEY)]
     assert rotate() == 4
@@ -221,7 +220,7 @@ def test_an_export_of_before_the_rotation_is_opened_after_it(vault: Vault) -> No
 def test_digests_of_requests_match_across_a_rotation(chilled: Chilled) -> None:
     body = b'{"text": "x"}'
     made = Outcome.for_request(body, "json", bytes(16), 1, "")
-    stored = AppendResult("1-1", made.under("key")[1].encode())
+    stored = AppendResult(nudge=False, earlier=made.under("key")[1])
     use(chilled, NEW_KEY, MASTER_KEY)
     again = Outcome.for_request(body, "json", bytes(16), 1, "")
     assert again.body != made.body
