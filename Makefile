@@ -21,7 +21,7 @@ ARGS ?=
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
-.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check audit sbom format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,8 +96,14 @@ bench-lifecycle: venv ## a simulated year under every model of forgetting, besid
 bench-summaries: venv ## what summaries of labelled memories keep, by level, and by model or without
 	@$(BIN)/python -m ops.summaries probes
 
-check: venv ## style, types, arrows, dead code, file lengths, containers, known vulnerabilities
+check: venv ## style, types, arrows, dead code, file lengths, containers, licences, known vulnerabilities
 	@$(BIN)/python -m ops.checks $(ARGS)
+
+audit: venv ## known vulnerabilities alone; fails if any package could not be looked up (for releases)
+	@$(BIN)/python -m ops.checks.audit
+
+sbom: venv ## the software bill of materials of each runtime lock, as CycloneDX JSON (dist/sbom)
+	@$(BIN)/python -m ops.checks.sbom $(ARGS)
 
 format: venv ## put the code in the house style
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -109,6 +115,7 @@ docs: venv ## write the generated pages again
 	@$(BIN)/python -m ops.checks.metrics_page
 	@$(BIN)/python -m ops.checks.kubernetes_pages
 	@$(BIN)/python -m ops.checks.architecture_picture
+	@$(BIN)/python -m ops.checks.licences --write
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks

@@ -29,13 +29,15 @@ from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import StreamWriter
 from app.dashboard import application
 from app.dashboard.rendering import PREFIX
+from app.secret_settings import warn_of_exposed
 from app.services.embedding import spaces
 from app.services.ingest import witness
 from app.services.monitoring import probes
 from app.services.search import rerank
+from app.services.security import master_keys
 from app.services.strength import dynamics_plugins
 from app.services.tenants import budget
-from app.settings import settings
+from app.settings import Settings, settings
 from app.store.core import database
 
 
@@ -52,6 +54,8 @@ def build() -> ASGIApp:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         witness.guard_connections()
         await run_in_threadpool(probes.check_redis)
+        await run_in_threadpool(master_keys.check_at_start)
+        warn_of_exposed(Settings)
         budget.log_warnings()
         tracing.start("api")
         await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait

@@ -1,4 +1,4 @@
-"""Settings of the service, read from the environment (`EBBING_*`) or a `.env` file.
+"""Settings of the service, read from the environment (`EBBING_*`) or a `.env` file; secrets also from files.
 
 No other module reads the environment. Names include the unit.
 """
@@ -11,10 +11,13 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from app.secret_settings import SecretFileSettings
 
 KIB = 1024
 MIB = 1024 * KIB
+MASTER_KEY_LENGTH = 32
 OPENAI_URL = "https://api.openai.com/v1"
 EMBEDDING_MODELS = {
     "openai": "text-embedding-3-small",
@@ -37,7 +40,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(BaseSettings):
+class Settings(SecretFileSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
@@ -259,9 +262,12 @@ class Settings(BaseSettings):
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)
     """Timeout of a cold-storage call, with all retries."""
-    master_key: SecretStr | None = Field(None, min_length=32)
+    master_key: SecretStr | None = Field(None, min_length=MASTER_KEY_LENGTH)
     """Random secret that wraps the cold-storage keys; `ebbing run` generates `HOME/master-key`. Keep a separate copy:
     without it, memories in cold storage are lost."""
+    other_master_keys: SecretStr | None = None
+    """Further master keys, one per line, that decrypt what they wrapped and wrap nothing new. Needed while the master
+    key is rotated, and to restore a backup of the key store that is older than the rotation."""
     export_days: float = Field(7, gt=0, le=30)
     """Days until a data export expires."""
 
@@ -310,13 +316,20 @@ class Settings(BaseSettings):
         return {name: path for name, _, path in named}
 
     @field_validator(
-        *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key"),
+        *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key", "other_master_keys"),
         *("public_url", "metrics_token", "backup_mark", "otel_endpoint"),
         mode="before",
     )
     @classmethod
     def _none_if_empty(cls, given: object) -> object:
         return None if given == "" else given
+
+    @field_validator("other_master_keys")
+    @classmethod
+    def _each_is_long(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and any(len(line) < MASTER_KEY_LENGTH for line in given.get_secret_value().splitlines()):
+            raise ValueError(f"each line must have at least {MASTER_KEY_LENGTH} characters")
+        return given
 
     @model_validator(mode="after")
     def _nights_get_somewhere(self) -> Settings:

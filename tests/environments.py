@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic_settings import EnvSettingsSource
 
+from app.secret_settings import SecretFiles
 from app.settings import Settings
 
 Source = Callable[[], dict[str, Any]]
@@ -40,7 +41,9 @@ def remember() -> None:
         dotenv_settings: EnvSettingsSource,
         file_secret_settings: Source,
     ) -> tuple[Source, ...]:
-        remembered = RememberedSource(env_settings), RememberedSource(dotenv_settings)
-        return init_settings, *remembered, file_secret_settings
+        sources: list[Source] = []
+        for source in (env_settings, dotenv_settings):
+            sources += [SecretFiles(settings_cls, source), RememberedSource(source)]
+        return init_settings, *sources, file_secret_settings
 
     Settings.settings_customise_sources = staticmethod(with_memory)  # type: ignore[method-assign,assignment]

@@ -233,7 +233,7 @@ def empty(database_url: str) -> None:
         large = [sql.Identifier(name) for name, size in sizes.items() if size > LARGE_BYTES]
         if large:
             owner.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(large)))
-        kept = ("erasure_ledger", "erasure_requests", "kept_holds")
+        kept = ("erasure_ledger", "erasure_requests", "kept_holds", "owner_keys", "master_keys")
         emptied = [sql.Identifier(name) for name in sizes] + [sql.Identifier("ebbing_keys", name) for name in kept]
         owner.execute(sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(name) for name in emptied))
         owner.execute("INSERT INTO ledger_mark (seq) VALUES (0)")  # belongs to the schema

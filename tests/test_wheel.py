@@ -148,6 +148,33 @@ def test_the_wheel_has_every_file_of_its_packages() -> None:
     assert set(listed.stdout.split()) - packed == set()
 
 
+@pytest.mark.slow
+def test_two_builds_of_one_tree_give_the_same_wheel(folder: Path) -> None:
+    """Neither the place of the tree, nor the times and permissions of its files, nor the time of the build matter."""
+    wheels = []
+    for number, umask, changed_at in ((1, 0o022, 1_700_000_000), (2, 0o077, 1_500_000_001)):
+        before = os.umask(umask)
+        try:
+            tree = folder / f"tree-{number}"
+            for name in (*PACKAGES, "ops/runbook.md", "pyproject.toml", "README.md", "LICENSE"):
+                source, target = ROOT / name, tree / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.is_dir():
+                    ignored = shutil.ignore_patterns("__pycache__")
+                    shutil.copytree(source, target, ignore=ignored, copy_function=shutil.copyfile)
+                else:
+                    shutil.copyfile(source, target)
+            for path in tree.rglob("*"):
+                os.utime(path, (changed_at, changed_at))
+            build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+            name = call(sys.executable, "-c", build, str(folder / f"dist-{number}"), folder=tree).split()[-1]
+        finally:
+            os.umask(before)
+        wheels.append((name, (folder / f"dist-{number}" / name).read_bytes()))
+    assert wheels[0][0] == wheels[1][0]
+    assert wheels[0][1] == wheels[1][1], "the contents differ: compare them with `diffoscope`"
+
+
 def declared() -> set[str]:
     """Return the names of the project's dependencies, extras included, in the form of `normalise`."""
     extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]

@@ -13,8 +13,9 @@ from app import heartbeats, logs, queues, tracing
 from app.clients.redis import stream
 from app.clients.redis.connection import redis_url
 from app.errors import Misconfigured
+from app.secret_settings import warn_of_exposed
 from app.services.ingest import witness
-from app.settings import settings
+from app.settings import Settings, settings
 from workers import pool
 from workers.schedule import beat_entries
 
@@ -64,6 +65,7 @@ celery.add_defaults(read_settings)
 @signals.worker_init.connect
 def _check(**_: Any) -> None:
     from app.services.monitoring import probes  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
+    from app.services.security import master_keys  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
     from app.services.strength import dynamics_plugins  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
     from app.services.tenants import budget  # noqa: PLC0415 - lazy, like database below, to save beat 40 MB
 
@@ -71,10 +73,12 @@ def _check(**_: Any) -> None:
     witness.guard_connections()
     try:
         probes.check_redis()
+        master_keys.check_at_start()
         dynamics_plugins.check_plugins()
         tracing.check_packages()
     except Misconfigured:
         raise SystemExit(1) from None  # Celery's signals swallow other exceptions
+    warn_of_exposed(Settings)
     budget.log_warnings()
     gc.collect()
     gc.freeze()  # a collection in a pool process would otherwise copy every page with an object of this process

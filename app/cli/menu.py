@@ -73,6 +73,7 @@ MENU: Final = {
     "reembed": MenuEntry(OPERATE, "Move to the configured embedding model.", ("maintenance.reembed",)),
     "tenants": MenuEntry(OPERATE, "Create and list tenants.", ("service.tenants_and_keys",)),
     "keys": MenuEntry(OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys",)),
+    "master-key": MenuEntry(OPERATE, "Show and rotate the master key of cold storage.", ("service.master_key",)),
     "migrate": MenuEntry(OPERATE, "Migrate the database to this version's schema.", ("service.processes",)),
     "api": MenuEntry(OPERATE, "Start the HTTP API alone.", ("service.processes",)),
     "worker": MenuEntry(OPERATE, "Start a worker for one queue (lane).", ("service.processes",)),

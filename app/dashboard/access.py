@@ -7,7 +7,6 @@ POST needs the session's token and the same origin.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -167,7 +166,7 @@ def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], 
         viewer = await load_viewer(request)
         form = await read_form(request)
         check_origin(request)
-        if not hmac.compare_digest(form.get("token", "").encode(), viewer.token.encode()):
+        if not sessions.is_csrf_token(viewer.session, form.get("token", "")):
             raise NotAllowed("the form belongs to another session: reload the page")
         if scope and not viewer.may(scope):
             raise NotAllowed(f"this action requires a key with the scope {scope!r}")

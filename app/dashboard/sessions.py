@@ -25,8 +25,8 @@ import structlog
 from app.clients.redis import ended_sessions
 from app.clients.redis.connection import RedisError
 from app.domain.ingest.json_input import precompile
-from app.errors import Misconfigured
 from app.services.security import encryption_keys
+from app.settings import settings
 
 COOKIE: Final = "__Host-ebbing"
 """Browsers accept the `__Host-` prefix only for Secure, host-only cookies with the path `/`."""
@@ -74,7 +74,7 @@ def open_session(value: str | None) -> Session | None:
     try:
         held = base64.urlsafe_b64decode((value or "") + "=" * (-len(value or "") % 4))
         said = held[_MAC_BYTES:]
-        if not hmac.compare_digest(held[:_MAC_BYTES], _mac(b"session", said)):
+        if not _is_mac(held[:_MAC_BYTES], b"session", said):
             return None
         session = msgspec.json.decode(said, type=Session)
     except (ValueError, binascii.Error, msgspec.DecodeError):
@@ -115,15 +115,30 @@ def csrf_token(session: Session) -> str:
     return _mac(b"form", session.nonce.encode()).hex()
 
 
+def is_csrf_token(session: Session, given: str) -> bool:
+    """Return whether a form has the session's CSRF token, also from a page of before a rotation of the master key."""
+    try:
+        return _is_mac(bytes.fromhex(given), b"form", session.nonce.encode())
+    except ValueError:
+        return False
+
+
 def _mac(purpose: bytes, said: bytes) -> bytes:
-    return hmac.digest(_key(), purpose + b" " + said, "sha256")
+    return hmac.digest(_keys()[0], purpose + b" " + said, "sha256")
+
+
+def _is_mac(given: bytes, purpose: bytes, said: bytes) -> bool:
+    return any(hmac.compare_digest(given, hmac.digest(key, purpose + b" " + said, "sha256")) for key in _keys())
 
 
 @cache
-def _key() -> bytes:
-    """Return the signing key: derived from the master key and shared by all processes, or else random per process."""
-    try:
-        master = encryption_keys.master_key()
-    except Misconfigured:
-        return os.urandom(32)
-    return hashlib.sha256(b"ebbing dashboard " + master).digest()
+def _keys() -> tuple[bytes, ...]:
+    """Return the signing key, then those of the other master keys, which only verify.
+
+    The keys are derived from the master keys and shared by all processes; without one, a random key per process.
+    """
+    if settings().master_key is None:
+        return (os.urandom(32),)
+    return tuple(
+        hashlib.sha256(b"ebbing dashboard " + master.key).digest() for master in encryption_keys.list_master_keys()
+    )

@@ -24,7 +24,8 @@ from typing import Final
 import msgspec
 
 from app.embedded.process import bind_to_parent
-from app.settings import settings
+from app.secret_settings import list_files
+from app.settings import Settings, settings
 from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
 
 # Imported by name, because these modules belong to layers above the supervisor, which can't import them.
@@ -81,7 +82,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()  # a collection would leave gaps in memory; children that fill the gaps would copy the shared pages
     _preload()
-    sources = _read_sources()
+    files = [path for _, path in list_files(Settings)]
+    sources = _read_sources(files)
     gc.collect()
     _held.extend(_fill_holes())
     gc.freeze()
@@ -90,7 +92,7 @@ def main() -> None:
     if request is None:
         return
     gc.enable()
-    if _read_sources() != sources:  # parsing the same sources again would only copy 5 MB of shared pages
+    if _read_sources(files) != sources:  # parsing the same sources again would only copy 5 MB of shared pages
         settings.cache_clear()
     # Celery executes this command line again on SIGHUP, so it begins with the path of a program.
     sys.argv = [str(Path(__file__).parents[1] / "cli" / "__main__.py"), *request.arguments]
@@ -125,12 +127,16 @@ def _fill_holes() -> list[list[object]]:
     return [[bytes(size - _BYTES_OBJECT) for _ in range(gaps)] for sizes, gaps in _GAPS.items() for size in sizes]
 
 
-def _read_sources() -> tuple[list[tuple[str, str]], bytes]:
-    """Return the sources of all settings: environment variables, and the contents of the file `.env`."""
+def _read_sources(secrets: Sequence[Path]) -> tuple[list[tuple[str, str]], list[bytes]]:
+    """Return the sources of all settings: environment variables, and the contents of `.env` and the secrets' files."""
     variables = sorted((name, value) for name, value in os.environ.items() if name.upper().startswith("EBBING_"))
-    with suppress(OSError):
-        return variables, Path(".env").read_bytes()
-    return variables, b""
+    contents = []
+    for path in (Path(".env"), *secrets):
+        try:
+            contents.append(path.read_bytes())
+        except OSError:
+            contents.append(b"")
+    return variables, contents
 
 
 def _serve(control: socket.socket) -> ForkRequest | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, ensure_password, free_ports
+from app.secret_files import SUFFIX
 from app.supervisor.child import Child
 from app.supervisor.forks import EBBING, PARENT, PreloadedParent
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DATABASE: Final = "ebbing"
 ROLE: Final = "ebbing_service"
 OWNER_URL: Final = "EBBING_OWNER_DATABASE_URL"
+GIVEN_BY_VALUE: Final = ("EBBING_DATABASE_URL", "EBBING_REDIS_URL", "EBBING_MASTER_KEY")
+"""Secrets that all children get from the supervisor, which chooses them if they aren't configured."""
 READY_TIMEOUT_SECONDS = 0.5
 # Settings of the C library's allocator, unless the environment has its own: a batch's arrays are returned to the system
 # once they are freed. By default, each thread would get a heap of its own, and the limits would grow with the arrays.
@@ -96,7 +99,7 @@ def service_children(
     else:
         redis_url = settings.redis_url.get_secret_value()
 
-    environment = {**ALLOCATOR, **{name: value for name, value in os.environ.items() if name != OWNER_URL}} | {
+    environment = {**ALLOCATOR, **_inherited_environment()} | {
         "EBBING_HOME": str(home),
         "EBBING_INSTALLATION": "run",
         "EBBING_DATABASE_URL": database_url,
@@ -134,6 +137,12 @@ def service_children(
         )
     )
     return Service(tuple(children), api_url, database_url, owner_url, redis_url)
+
+
+def _inherited_environment() -> dict[str, str]:
+    """Return this process's environment without the owner's URL and the files of secrets that children get by value."""
+    left_out = {OWNER_URL, *(name + SUFFIX for name in (OWNER_URL, *GIVEN_BY_VALUE))}
+    return {name: value for name, value in os.environ.items() if name.upper() not in left_out}
 
 
 def _create_database(superuser_url: str, role_password: str) -> None:

@@ -30,17 +30,18 @@ def dockerfile_faults(text: str) -> list[str]:
         if keyword == "FROM":
             image, *alias = rest.split(" AS ")
             if image.strip() not in stages:
-                faults += image_faults("FROM", image.strip())
+                faults += image_faults("FROM", image.strip()) or digest_faults("FROM", image.strip())
             stages.update(name.strip() for name in alias)
         elif keyword == "ADD":
             faults.append("ADD: use COPY, or download with a checksum")
-        elif keyword == "RUN" and "pip install" in rest:
+        elif keyword == "RUN":
             faults += [
                 f"RUN pip install without {flag}: {command.strip()}"
                 for command in re.split(r"&&|;", rest)
-                if "pip install" in command
+                if re.search(r"\bpip\b.* install\b", command)
                 for flag in _missing_pip_flags(command)
             ]
+    faults += _variance_faults(steps)
     last = dict(steps[_last_from(steps) :])
     user = last.get("USER", "root").split(":")[0]
     if user in {"root", "0"}:
@@ -50,6 +51,26 @@ def dockerfile_faults(text: str) -> list[str]:
     if not last.get("ENTRYPOINT", "[").startswith("["):
         faults.append("ENTRYPOINT: use the JSON form, so that signals reach the process")
     return faults
+
+
+def _variance_faults(steps: list[tuple[str, str]]) -> Iterator[str]:
+    """Yield what could make two builds of one commit differ."""
+    has_time = False
+    for keyword, rest in steps:
+        if keyword == "FROM":
+            has_time = False
+        has_time |= keyword == "ARG" and rest.startswith("SOURCE_DATE_EPOCH")
+        if keyword != "RUN":
+            continue
+        if not has_time:
+            yield f"RUN without ARG SOURCE_DATE_EPOCH before it in its stage: {rest}"
+        if reached := re.findall(r"\b(?:apt-get|apt|apk|curl|wget|git)\b(?=\s)", rest):
+            yield f"RUN {reached[0]}: a build reaches the package index alone, whose files have hashes"
+        if "compileall" in rest and "--invalidation-mode unchecked-hash" not in rest:
+            yield "RUN compileall without --invalidation-mode unchecked-hash: bytecode would contain times"
+    installs = any(keyword == "RUN" and "pip" in rest and " install " in rest for keyword, rest in steps)
+    if installs and not any(keyword == "RUN" and "compileall" in rest for keyword, rest in steps):
+        yield "pip install without a later compileall: each start would compile"
 
 
 def compose_faults(text: str) -> list[str]:
@@ -142,13 +163,18 @@ def image_faults(where: str, image: str) -> list[str]:
     return []
 
 
+def digest_faults(where: str, image: str) -> list[str]:
+    """Return the fault of an image's name without a digest; `where` begins the line."""
+    if not re.search(r"@sha256:[0-9a-f]{64}$", image):
+        return [f"{where} {image}: pin it to a digest, after its version"]
+    return []
+
+
 def _missing_pip_flags(command: str) -> list[str]:
-    hashed = "--require-hashes" in command or "--no-deps" in command
-    return [
-        flag
-        for flag, there in (("--no-cache-dir", "--no-cache-dir" in command), ("--require-hashes", hashed))
-        if not there
-    ]
+    """Return the flags that an installation needs: from the index with hashes, or a local file without the index."""
+    is_local = "--no-deps" in command and "--no-index" in command
+    wanted = ["--no-cache-dir", "--no-compile", *(() if is_local else ("--require-hashes", "--only-binary :all:"))]
+    return [flag for flag in wanted if flag not in command]
 
 
 def _is_local(port: object) -> bool:

@@ -23,7 +23,13 @@ HEAD = """# Settings
 <!-- written by `make docs` from app/settings.py; a test fails if it is outdated -->
 
 Every setting is read from the environment or from a `.env` file in the working directory; the environment takes
-precedence. Secrets are never printed. A default of — means that the setting is empty.
+precedence. A default of — means that the setting is empty.
+
+Secrets are never printed. Each setting of the type *secret, or a file* can be in a file instead: the variable with
+the suffix `_FILE`, such as `EBBING_MASTER_KEY_FILE=/run/secrets/master-key`, names it. One newline at the end of the
+file is removed. Ebbing doesn't start if both variables have a value in the same place, or if the file can't be read, is
+empty or isn't UTF-8; it warns, as `ebbing doctor` does, if every user of the machine may read the file. Processes read
+the files at their start.
 
 | variable | type | default | description |
 |---|---|---|---|
@@ -68,7 +74,7 @@ def _type(annotation: Any) -> str:
     if origin in (frozenset, set, list, tuple):
         return "list, with commas"
     names = {
-        SecretStr: "secret",
+        SecretStr: "secret, or a file",
         str: "text",
         Path: "path",
         bool: "yes or no",

@@ -25,7 +25,7 @@ from tests.installation import make_tenant
 NOT_HERE = {
     *("run", "demo", "simulate"),  # start servers of their own: tests/cli and tests/test_embedded.py
     *("api", "worker", "beat", "migrate"),  # are processes of this service
-    "doctor",  # tests/cli/service/test_doctor.py
+    *("doctor", "master-key"),  # tests/cli/service/test_doctor.py, test_master_key.py
 }
 DIRECT = {("keys", "bootstrap"), ("privacy", "replay")}  # need the database: tests/cli and tests/privacy
 NO_SUCH_THING = {

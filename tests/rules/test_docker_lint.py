@@ -9,9 +9,20 @@ import pytest
 import yaml
 
 from app.queues import LANES
+from app.secret_settings import list_variables
+from app.settings import Settings
 from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, compose_faults, dockerfile_faults
 
-GOOD_STAGE = 'FROM python:3.12.13-slim\nUSER 10001\nHEALTHCHECK CMD ["true"]\nENTRYPOINT ["ebbing"]\n'
+BASE = f"python:3.12.13-slim@sha256:{'0' * 64}"
+GOOD_STAGE = f"""FROM {BASE}
+ARG SOURCE_DATE_EPOCH=0
+RUN pip install --no-cache-dir --no-compile --only-binary :all: --require-hashes -r x
+RUN pip install --no-cache-dir --no-compile --no-deps --no-index x.whl
+RUN python -m compileall --invalidation-mode unchecked-hash lib
+USER 10001
+HEALTHCHECK CMD ["true"]
+ENTRYPOINT ["ebbing"]
+"""
 GOOD_SERVICE = """services:
   one:
     image: redis:8.10.2
@@ -32,19 +43,28 @@ def test_our_containers_pass() -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (("python:3.12.13-slim", "python"), "pin it"),
-        (("python:3.12.13-slim", "python:latest"), "pin it"),
-        (("python:3.12.13-slim", "python:3.12"), "pin it"),
+        ((BASE, "python"), "pin it to a full version"),
+        ((BASE, "python:latest"), "pin it to a full version"),
+        ((BASE, "python:3.12"), "pin it to a full version"),
+        ((BASE, BASE.partition("@")[0]), "pin it to a digest"),
         (("USER 10001\n", ""), "runs as root"),
         (("USER 10001", "USER 0:0"), "runs as root"),
         (('HEALTHCHECK CMD ["true"]\n', ""), "no HEALTHCHECK"),
         (('["ebbing"]', "ebbing"), "JSON form"),
         (("USER 10001\n", "ADD http://example.org/x /x\nUSER 10001\n"), "use COPY"),
+        (("install --no-cache-dir --no-compile --only", "install --no-compile \\\n --only"), "--no-cache-dir"),
+        (("--no-cache-dir --no-compile --only", "--no-cache-dir --only"), "--no-compile"),
+        ((" --require-hashes", ""), "--require-hashes"),
+        ((" --only-binary :all:", ""), "--only-binary"),
+        (("--no-deps --no-index", "--no-deps --only-binary :all:"), "--require-hashes"),
         (
-            ("USER 10001\n", "RUN true && \\\n  pip install --require-hashes -r x\nUSER 10001\n"),
+            ("pip install --no-cache-dir --no-compile --only", "pip --python x install --no-compile --only"),
             "--no-cache-dir",
         ),
-        (("USER 10001\n", "RUN pip install --no-cache-dir x\nUSER 10001\n"), "--require-hashes"),
+        (("ARG SOURCE_DATE_EPOCH=0\nRUN", "RUN true\nARG SOURCE_DATE_EPOCH=0\nRUN"), "without ARG SOURCE_DATE_EPOCH"),
+        (("USER 10001\n", "RUN apt-get update\nUSER 10001\n"), "package index alone"),
+        ((" --invalidation-mode unchecked-hash", ""), "would contain times"),
+        (("RUN python -m compileall --invalidation-mode unchecked-hash lib\n", ""), "would compile"),
     ],
 )
 def test_a_fault_in_a_dockerfile_is_named(change: tuple[str, str], fault: str) -> None:
@@ -114,3 +134,15 @@ def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:
     """Otherwise operators would have to read the compose file to know which variables to set."""
     asked = set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", COMPOSE.read_text()))
     assert asked <= set(re.findall(r"^(?:# )?([A-Z_]+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE))
+
+
+def test_the_compose_file_with_secrets_in_files_covers_every_service_of_ours() -> None:
+    found = yaml.safe_load((ROOT / "ops" / "docker" / "secrets.yml").read_text())
+    ours = {name for name, service in services().items() if service.get("image", "").startswith("ebbing:")}
+    assert found["services"].keys() == ours
+    for service in found["services"].values():
+        files = {name: path for name, path in service["environment"].items() if name.endswith("_FILE")}
+        assert {name.removesuffix("_FILE") for name in files} <= set(list_variables(Settings))
+        assert all(service["environment"][name.removesuffix("_FILE")] == "" for name in files)
+        assert sorted(path.removeprefix("/run/secrets/") for path in files.values()) == sorted(service["secrets"])
+        assert set(service["secrets"]) == found["secrets"].keys()

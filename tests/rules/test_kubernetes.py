@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from app.queues import LANES
+from app.secret_settings import list_variables
+from app.settings import Settings
 from ops.checks import kubernetes, kubernetes_pages
 from ops.checks.kubernetes import faults, manifests
 from ops.checks.kubernetes_pages import pages
@@ -121,3 +125,29 @@ def test_labels_that_go_astray_are_named() -> None:
         "Service api: doesn't select the pods of one Deployment",
         "PodDisruptionBudget api: doesn't select the pods of one Deployment",
     }
+
+
+def test_each_secret_can_be_a_file_in_the_pods() -> None:
+    """The patches fit the manifests: their paths exist, and the files are the keys of the example's Secrets."""
+    [overlay] = WRITTEN["secret-files/kustomization.yaml"]
+    keys = {
+        f"/run/secrets/{secret['metadata']['name']}/{key}"
+        for secret in yaml.safe_load_all((kubernetes_pages.FOLDER / "base" / kubernetes.EXAMPLE).read_text())
+        for key in secret["stringData"]
+        if key.startswith("EBBING_")
+    }
+    patches = [operation for each in overlay["patches"] for operation in yaml.safe_load(each["patch"])]
+    texts = [value for each in patches for value in re.findall(r"/run/secrets/[\w-]+/\w+", json.dumps(each["value"]))]
+    assert sorted(texts) == sorted(keys)
+    variables = set(re.findall(r"EBBING_\w+_FILE", json.dumps(patches)))
+    assert variables == {f"{path.rpartition('/')[2]}_FILE" for path in keys}
+    assert {name.removesuffix("_FILE") for name in variables} <= set(list_variables(Settings))
+    workloads = [each for found in WRITTEN.values() for each in found if each["kind"] in {"Deployment", "Job"}]
+    assert len(workloads) == len(LANES) + 3
+    for each in workloads:
+        spec = each["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        assert spec["volumes"]
+        assert container["volumeMounts"]
+        assert container["envFrom"]
+        assert each["kind"] != "Job" or "env" not in container, "the patch would replace it"

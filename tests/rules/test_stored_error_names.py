@@ -47,6 +47,7 @@ NAMES = {
     "Unfit",
     "Unreadable",
     "Unusable",
+    "UnusableSecret",
     "_OutOfTime",
 }
 """Stored names. Add those of new classes; never change or remove one that a release has stored."""

@@ -57,9 +57,7 @@ class Outcome(msgspec.Struct, frozen=True):
     def for_request(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
         """Build the record of a request."""
         own_id = request_id if OWN_REQUEST_ID.fullmatch(request_id) else ""
-        return Outcome(
-            _digest(form.encode() + body, encryption_keys.digest_key("idempotency")), base.hex(), memories, own_id
-        )
+        return Outcome(_digest(form.encode() + body, _digest_keys()[0]), base.hex(), memories, own_id)
 
     def under(self, key: str) -> tuple[str, str]:
         """Return the digest of the key and this record, as stored with the stream entry."""
@@ -69,7 +67,8 @@ class Outcome(msgspec.Struct, frozen=True):
         """Return the record of the original request if this one is a repetition; otherwise this record.
 
         Args:
-            body: The body of this request; records of the version before have a digest without a key.
+            body: The body of this request; earlier records may have a digest by another master key, or, from the
+                version before, without a key.
 
         Raises:
             Conflict: The original request had a different body.
@@ -77,9 +76,15 @@ class Outcome(msgspec.Struct, frozen=True):
         if accepted.earlier is None:
             return self
         earlier = msgspec.json.decode(accepted.earlier, type=Outcome)
-        if earlier.body != self.body and earlier.body != _digest(form.encode() + body):
+        if earlier.body != self.body and all(
+            earlier.body != _digest(form.encode() + body, key) for key in (*_digest_keys()[1:], b"")
+        ):
             raise Conflict("this Idempotency-Key was already used with a different body")
         return earlier
+
+
+def _digest_keys() -> list[bytes]:
+    return encryption_keys.digest_keys("idempotency")
 
 
 def _digest(value: bytes, key: bytes = b"") -> str:

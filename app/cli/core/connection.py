@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from app import secret_files
 from app.cli.core.errors import Code, CommandFailure
 
 if TYPE_CHECKING:
@@ -57,6 +58,21 @@ def load_settings() -> Settings:
         raise CommandFailure(str(error), Code.USAGE) from None
 
 
+def use_home() -> None:
+    """Use the database and the master key of a service that runs in the home, unless others are configured."""
+    from app.settings import settings
+    from app.supervisor.service_children import running_database
+
+    config = load_settings()
+    if config.database_url is not None or (url := running_database(config.home)) is None:
+        return
+    os.environ["EBBING_DATABASE_URL"] = url
+    master_key = config.home / "master-key"
+    if config.master_key is None and master_key.is_file():
+        os.environ["EBBING_MASTER_KEY_FILE"] = str(master_key)
+    settings.cache_clear()
+
+
 def check_dynamics() -> None:
     """Check custom forgetting profiles before a start; slow imports happen only if any are configured.
 
@@ -90,11 +106,20 @@ def find_connection(url: str | None = None, home: Path | None = None) -> ApiConn
 def _read_client_settings() -> dict[str, str]:
     """Return the settings for calls of the API, from the environment or the `.env` file, as `app.settings` reads them.
 
-    Names ignore case; the environment takes precedence.
+    Names ignore case; the environment takes precedence. The key may be in a file.
     """
-    wanted = {HOME, API_URL, API_KEY}
-    sources = (_read_env_file(), os.environ)
-    return {name.upper(): value for source in sources for name, value in source.items() if name.upper() in wanted}
+    wanted = {HOME, API_URL, API_KEY, API_KEY + secret_files.SUFFIX}
+    found: dict[str, str] = {}
+    for source in (_read_env_file(), os.environ):
+        given = {name.upper(): value for name, value in source.items() if name.upper() in wanted}
+        try:
+            path = secret_files.find_file(given, API_KEY)
+            if path is not None:
+                given[API_KEY] = secret_files.read(path, API_KEY + secret_files.SUFFIX)
+        except secret_files.UnusableSecret as error:
+            raise CommandFailure(str(error), Code.USAGE) from None
+        found |= given
+    return found
 
 
 def _read_env_file() -> Mapping[str, str]:

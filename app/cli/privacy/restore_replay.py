@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from app.cli.core.connection import load_settings
+from app.cli.core.connection import load_settings, use_home
 from app.cli.core.errors import CommandFailure
 from app.cli.core.output import AsJson, examples, print_json, print_table
 from app.cli.privacy.erasure_requests import router
-from app.settings import settings
 
 
 @router.command(
@@ -48,7 +46,7 @@ def replay(
     from app.services.erasure import ledger, restore_replay
 
     if dry_run:
-        _use_home_database()
+        use_home()
     config = load_settings()
     for name in ("database_url",) if dry_run else ("database_url", "redis_url"):
         if getattr(config, name) is None:
@@ -69,13 +67,3 @@ def replay(
     )
     outcomes = Counter(one.outcome for one in done)
     typer.echo(", ".join(f"{many} {outcome}" for outcome, many in outcomes.items()))
-
-
-def _use_home_database() -> None:
-    """Use the database of a service that runs in the home, unless another one is configured."""
-    from app.supervisor.service_children import running_database
-
-    config = load_settings()
-    if config.database_url is None and (url := running_database(config.home)) is not None:
-        os.environ["EBBING_DATABASE_URL"] = url
-        settings.cache_clear()

@@ -12,7 +12,8 @@ from typing import Final
 
 from app.domain.health_findings import Finding, attention, ok, trouble
 from app.errors import Misconfigured
-from app.settings import settings
+from app.secret_settings import list_exposed, list_files
+from app.settings import Settings, settings
 
 DYNAMICS_GROUP: Final = "ebbing.dynamics"
 """Entry points of forgetting models; `dynamics_plugins` loads them, but is slow to import."""
@@ -130,5 +131,14 @@ def models() -> Iterator[Finding]:
         yield ok("budget", ", ".join(f"{name} {limit:,} a day" for name, limit in limits.items()))
 
 
-PROBES: Final = (embedder_loads, reranker_loads, models, dynamics, cold_storage)
+def secret_files() -> Iterator[Finding]:
+    """Check that not every user of this machine may read the files that `EBBING_…_FILE` names."""
+    exposed = list_exposed(Settings)
+    for variable, path in exposed:
+        yield attention("secret_files", f"{path} ({variable}) is readable by all users", f"run `chmod 400 {path}`")
+    if not exposed and (files := list_files(Settings)):
+        yield ok("secret_files", f"{len(files)}, none readable by all users")
+
+
+PROBES: Final = (embedder_loads, reranker_loads, models, dynamics, cold_storage, secret_files)
 """Probes in the order of the report."""

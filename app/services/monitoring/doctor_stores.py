@@ -17,6 +17,7 @@ from app.services.embedding import spaces
 from app.services.ingest import witness
 from app.services.monitoring import installation, probes
 from app.services.monitoring.probes import Probe
+from app.services.security import encryption_keys, master_keys
 from app.services.strength import dynamics_plugins
 from app.settings import settings
 from app.store.core import database, server_info
@@ -94,6 +95,23 @@ def queue() -> Iterator[Finding]:
         yield trouble("redis", what, todo)
 
 
+def master_key() -> Iterator[Finding]:
+    """Check that no stored key is wrapped by an old master key, and none by a missing one."""
+    configured = [key.key_id for key in encryption_keys.list_master_keys()]
+    if not configured or settings().master_key is None or master_keys.find_missing():
+        return  # `cold_storage` and `postgresql` report it
+    counts = master_keys.count_wrapped()
+    old = {key_id: number for key_id, number in counts.items() if key_id != configured[0]}
+    todo = "run `ebbing master-key rotate`"
+    for key_id, number in old.items():
+        by = f"the old master key {key_id}" if key_id else "a master key that isn't recorded"
+        yield attention("master_key", f"{number:,} keys of cold storage are wrapped by {by}", todo)
+    if not old:
+        unused = ", the others by none" if len(configured) > 1 else ""
+        number = counts.get(configured[0], 0)
+        yield ok("master_key", f"{configured[0]} wraps all {number:,} keys of cold storage{unused}")
+
+
 def cold_keys() -> Iterator[Finding]:
     """Check that the key store holds the key of every record in cold storage."""
     lost = affected_tenants = 0
@@ -146,6 +164,7 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (embedding_spaces, ("postgresql", "schema")),
     (missing_dynamics, ("postgresql", "schema")),
     (cold_keys, ("postgresql", "schema")),
+    (master_key, ("postgresql", "schema")),
     (redis, ("redis",)),
     (queue, ("postgresql", "schema", "redis")),
 )

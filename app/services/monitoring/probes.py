@@ -20,6 +20,7 @@ from app.domain.health_findings import STARTING_SECONDS, Finding, ok, silence_fi
 from app.errors import Misconfigured
 from app.services.erasure import ledger
 from app.services.monitoring import stuck_processes
+from app.services.security import master_keys
 from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
@@ -191,6 +192,8 @@ def _database() -> list[Finding]:
         problem = ledger.diagnose(ledger.standing())
         findings.append(ok("schema", f"revision {revision}{newer}"))
         findings.append(trouble("erasures", problem) if problem else ok("erasures", "none to replay"))
+    if missing := master_keys.find_missing():
+        findings.append(trouble("master_key", master_keys.describe_missing(missing), master_keys.REMEDY))
     if bypasses:
         findings.append(trouble(ROLE, "the service's role can bypass row-level security: tenants aren't isolated"))
     return findings

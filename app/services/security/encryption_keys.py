@@ -1,6 +1,8 @@
 """Manage the keys of cold storage and exports: each record has a random key, which is wrapped by its owner's key.
 
-The owner is the subject, or the tenant for a memory without a subject. Owners' keys are wrapped by the master key.
+The owner is the subject, or the tenant for a memory without a subject. Owners' keys are wrapped by the master key;
+`master_keys` replaces it. A rotation changes the wrapped form of an owner's key: a caller that compares wrapped forms,
+to find out whether the key was destroyed in between, has to treat a difference as a reason to try again.
 Destroying a key makes everything encrypted with it unreadable in every copy, including backups. Backups of the data
 exclude the keys (`pg_dump --exclude-schema=ebbing_keys`), which are dumped separately (`pg_dump --schema=ebbing_keys`)
 and retained for a shorter time. Without the keys or the master key, cold data is lost.
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Final
@@ -21,11 +23,12 @@ from app.domain.tiers.encryption import KEY_BYTES, NONCE_BYTES, decrypt, encrypt
 from app.errors import Misconfigured
 from app.settings import settings
 from app.store.core import database
-from app.store.tiers import wrapped_keys
+from app.store.tiers import master_keys, wrapped_keys
 from app.store.tiers.wrapped_keys import WrappedKey
 
 TENANT: Final = b""
-REMEDY: Final = "set EBBING_MASTER_KEY to the key that the tenant's keys were wrapped by"
+KEY_ID_LENGTH: Final = 16
+REMEDY: Final = "set it, or EBBING_OTHER_MASTER_KEYS, to the key that the tenant's keys were wrapped by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +46,57 @@ class OwnerKeys:
     by_subject: Mapping[str | None, bytes]
 
 
-def master_key() -> bytes:
-    """Return the key that wraps the owners' keys.
+@dataclass(frozen=True, slots=True)
+class MasterKey:
+    """A configured master key.
+
+    Attributes:
+        key_id: Digest of the secret, by which stored keys name the master key that wraps them.
+        key: Key for AES, derived from the secret.
+    """
+
+    key_id: str
+    key: bytes = field(repr=False)
+
+
+def list_master_keys() -> list[MasterKey]:
+    """Return the configured master keys: the current one, if it is set, then the others."""
+    config = settings()
+    current = [] if config.master_key is None else [config.master_key.get_secret_value()]
+    others = [] if config.other_master_keys is None else config.other_master_keys.get_secret_value().splitlines()
+    return [_derive_key(secret) for secret in dict.fromkeys([*current, *others])]
+
+
+def current_master_key() -> MasterKey:
+    """Return the master key that wraps new keys.
 
     Raises:
         Misconfigured: No master key is set.
     """
-    secret = settings().master_key
-    if secret is None:
+    if settings().master_key is None:
         raise Misconfigured("EBBING_MASTER_KEY isn't set, and cold storage is encrypted: `ebbing run` makes one")
-    return _stretch(secret.get_secret_value())
+    return list_master_keys()[0]
 
 
-def digest_key(purpose: str) -> bytes:
-    """Return a key for digests that nobody can guess without the master key; empty if no master key is set."""
-    secret = settings().master_key
-    return b"" if secret is None else _stretch(f"{purpose} {secret.get_secret_value()}")
+def digest_keys(purpose: str) -> list[bytes]:
+    """Return keys for digests that nobody can guess without a master key: the current one's, then the others'.
+
+    New digests use the first key; a digest that was stored before a rotation matches one of the others. Without a
+    master key, the only key is empty.
+    """
+    config = settings()
+    if config.master_key is None:
+        return [b""]
+    others = config.other_master_keys.get_secret_value().splitlines() if config.other_master_keys else []
+    return [_stretch(f"{purpose} {secret}") for secret in (config.master_key.get_secret_value(), *others)]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
+def _derive_key(secret: str) -> MasterKey:
+    return MasterKey(sha256(b"ebbing master key id " + secret.encode()).hexdigest()[:KEY_ID_LENGTH], _stretch(secret))
+
+
+@lru_cache(maxsize=32)
 def _stretch(given: str) -> bytes:
     return sha256(b"ebbing master key " + given.encode()).digest()
 
@@ -89,22 +124,31 @@ def _get_or_create(tx: database.Transaction, tenant_id: UUID, wanted: Sequence[b
     missing = [owner for owner in wanted if owner not in stored]
     if not missing:
         return stored
-    master = master_key()
-    created = {owner: _wrap(master, os.urandom(KEY_BYTES), _bound(tenant_id, owner)) for owner in missing}
-    wrapped_keys.add_owners(tx, tenant_id, created)
+    master = current_master_key()
+    created = {owner: wrap_owner(master, tenant_id, owner, os.urandom(KEY_BYTES)) for owner in missing}
+    master_keys.add(tx, master.key_id)
+    wrapped_keys.add_owners(tx, tenant_id, created, master.key_id)
     return wrapped_keys.read_owner_keys(tx, tenant_id, wanted)
 
 
 def unwrap_key(tenant_id: UUID, owner: bytes, wrapped: bytes) -> bytes:
-    """Unwrap an owner's key.
+    """Unwrap an owner's key with the master key that wrapped it, the current one or another.
 
     Raises:
-        Misconfigured: The master key is missing, or isn't the one that wrapped this key.
+        Misconfigured: No master key is set, or none is the one that wrapped this key.
     """
-    try:
-        return decrypt(master_key(), wrapped, _bound(tenant_id, owner))
-    except DamagedSegment:
-        raise Misconfigured(f"EBBING_MASTER_KEY can't decrypt the cold storage keys: {REMEDY}") from None
+    current_master_key()
+    for master in list_master_keys():
+        try:
+            return decrypt(master.key, wrapped, _bound(tenant_id, owner))
+        except DamagedSegment:
+            continue
+    raise Misconfigured(f"EBBING_MASTER_KEY can't decrypt the cold storage keys: {REMEDY}")
+
+
+def wrap_owner(master: MasterKey, tenant_id: UUID, owner: bytes, key: bytes) -> bytes:
+    """Wrap an owner's key with a master key."""
+    return _wrap(master.key, key, _bound(tenant_id, owner))
 
 
 def wrap_record(tenant_id: UUID, key_id: UUID, key: bytes, owner: bytes, owner_key: bytes) -> WrappedKey:

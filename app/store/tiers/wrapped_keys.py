@@ -40,15 +40,16 @@ SELECT owner, wrapped FROM ebbing_keys.owner_keys WHERE tenant_id = %(tenant)s A
 """
 
 
-def add_owners(tx: Connection, tenant_id: UUID, made: Mapping[bytes, bytes]) -> None:
-    """Insert wrapped keys of owners; existing keys are retained."""
-    values = {"tenant": tenant_id, "owners": sorted(made), "keys": [made[owner] for owner in sorted(made)]}
+def add_owners(tx: Connection, tenant_id: UUID, made: Mapping[bytes, bytes], master_key_id: str) -> None:
+    """Insert wrapped keys of owners; existing keys are retained. The master key must be listed."""
+    keys = [made[owner] for owner in sorted(made)]
+    values = {"tenant": tenant_id, "owners": sorted(made), "keys": keys, "master": master_key_id}
     driver_connection(tx).execute(_ADD_OWNERS, values)
 
 
 _ADD_OWNERS: Final = """
-INSERT INTO ebbing_keys.owner_keys (tenant_id, owner, wrapped)
-SELECT %(tenant)s, owner, key FROM unnest(%(owners)s::bytea[], %(keys)s::bytea[]) AS given (owner, key)
+INSERT INTO ebbing_keys.owner_keys (tenant_id, owner, wrapped, master_key_id)
+SELECT %(tenant)s, owner, key, %(master)s FROM unnest(%(owners)s::bytea[], %(keys)s::bytea[]) AS given (owner, key)
 ON CONFLICT DO NOTHING
 """
 
