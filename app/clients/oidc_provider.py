@@ -59,9 +59,14 @@ class _Tokens(msgspec.Struct, frozen=True):
     id_token: str
 
 
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
+
+
 _DISCOVERY: Final = msgspec.json.Decoder(Discovery)
 _KEYS: Final = msgspec.json.Decoder(_Keys)
 _TOKENS: Final = msgspec.json.Decoder(_Tokens)
+_REFUSAL: Final = msgspec.json.Decoder(_Refusal)
 
 
 class _Cached:
@@ -74,7 +79,7 @@ class _Cached:
         self._asked_at = float("-inf")
 
     def get(self, younger_than: float = CACHE_SECONDS) -> Any:
-        """Return the document, requested anew unless the last one is young enough.
+        """Return the document from the cache; request it if the cached one is too old.
 
         Raises:
             LogInProviderFailed: The request failed, or an earlier one did less than `RETRY_SECONDS` ago.
@@ -153,7 +158,7 @@ class LogInProvider:
         else:
             form |= {"client_id": client_id} | ({"client_secret": secret} if secret else {})
         status, body = self._exchange("POST", discovery.token_endpoint, headers, form)
-        if status == httpx2.codes.BAD_REQUEST:
+        if status == httpx2.codes.BAD_REQUEST and _is_code_refused(body):
             raise CodeRefused
         return _decode(_TOKENS, status, body, "the token endpoint").id_token
 
@@ -175,9 +180,10 @@ class LogInProvider:
         self, method: str, url: str, headers: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Send a request and return the status and the body of the response."""
-        limits = {"timeout_seconds": TIMEOUT_SECONDS, "answer_max_bytes": ANSWER_MAX_BYTES, "connections": 1}
         try:
-            with egress.client(self._allowed, **limits) as http:  # type: ignore[arg-type]  # mypy merges the types
+            with egress.client(
+                self._allowed, timeout_seconds=TIMEOUT_SECONDS, answer_max_bytes=ANSWER_MAX_BYTES, connections=1
+            ) as http:
                 answer = http.request(method, url, headers=headers, data=form)
         except egress.HostRefused as error:
             raise LogInProviderFailed(str(error)) from None
@@ -197,6 +203,14 @@ def _decode(decoder: msgspec.json.Decoder[T], status: int, body: bytes, what: st
         return decoder.decode(body)
     except UNDECODABLE:
         raise LogInProviderFailed(f"its answer to the request for {what} is invalid") from None
+
+
+def _is_code_refused(body: bytes) -> bool:
+    """Return whether an error is about the code; otherwise it is about the client or the request."""
+    try:
+        return _REFUSAL.decode(body).error == "invalid_grant"
+    except UNDECODABLE:
+        return False
 
 
 def _scheme(url: str) -> str:

@@ -11,8 +11,10 @@ import pytest
 
 from app.clients import oidc_provider as client
 from app.dashboard import rendering, sessions
-from app.dashboard.access import LOOKS
+from app.dashboard.access import LOOKS, Viewer
+from app.dashboard.pages import overview
 from app.dashboard.sessions import ATTEMPT_COOKIE, COOKIE
+from app.services.monitoring import doctor
 from app.services.security import operator_log, operators
 from app.services.tenants import tenants
 from tests.api.caller import Api
@@ -223,6 +225,7 @@ FAULTS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "huge": (200, {}, b"{" * 300_000),
     "compressed": (200, {"content-encoding": "gzip"}, b"x"),
     "wrong": (200, {}, b'{"issuer": 5}'),
+    "client refused": (400, {}, b'{"error": "invalid_client"}'),
     "deep": (200, {}, b"[" * 5000),
 }
 
@@ -395,6 +398,33 @@ def test_any_name_is_shown_harmlessly(api: Api, fake: FakeOidc) -> None:
         assert len(operator.name) <= 200
         assert not operator.name or operator.name.isprintable()
         assert "<script></script>" not in page
+
+
+def test_doctor_names_a_provider_that_cant_be_reached(api: Api, fake: FakeOidc) -> None:
+    [finding] = doctor.log_ins()
+    assert (finding.severity, finding.what) == ("ok", "127.0.0.1 answers")
+    api.service.configure(oidc_issuer="http://127.0.0.1:1/realm")
+    [finding] = doctor.log_ins()
+    assert (finding.severity, finding.code) == ("attention", "log_in_provider")
+    assert finding.what == "127.0.0.1, by which people log in to the dashboard, fails: it can't be reached"
+    api.service.configure(oidc_issuer="")
+    assert list(doctor.log_ins()) == []
+
+
+def test_a_stream_of_events_ends_with_the_rule(api: Api, fake: FakeOidc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "EVERY_SECONDS", 0.0)
+    session = sessions.open_session(enter(api, fake).cookie)
+    assert session
+    viewer = Viewer(session, session.shown, session.shown, session.key_id, frozenset({"read"}))
+
+    async def read_events() -> int:
+        count = 0
+        async for _ in overview._events(viewer, overview.Streams()):
+            count += 1
+            api.service.configure(oidc_access_claim="roles")
+        return count
+
+    assert api.run(read_events()) == 1
 
 
 def test_neither_tokens_nor_codes_nor_names_are_logged(

@@ -28,7 +28,7 @@ def record_log_in(tenant_ids: Iterable[UUID], issuer: str, sub: str, name: str) 
 
 
 def enter_tenant(from_tenant: UUID, operator_id: UUID, tenant_id: UUID) -> UUID:
-    """Return the id in another tenant of a person who has logged in.
+    """Store a logged-in person in another tenant, and return the person's id there.
 
     Raises:
         NotFound: There is no such tenant, or the person's row was deleted.

@@ -86,7 +86,12 @@ def test_only_asymmetric_algorithms_are_accepted() -> None:
     assert {name[:2] for name in ALGORITHMS} == {"RS", "PS", "ES"}
     parts = signed(rsa_key()).split(".")
     unsigned = urlsafe_b64encode(json.dumps({"alg": "none", "kid": "rsa"}).encode()).decode()
-    secrets = (rsa_key().as_pem(private=False), rsa_key().as_der(private=False), rsa_key().as_dict()["n"].encode(), b"")
+    secrets = (
+        rsa_key().as_pem(private=False),
+        rsa_key().as_der(private=False),
+        str(rsa_key().as_dict()["n"]).encode(),
+        b"",
+    )
     begin = f"{urlsafe_b64encode(json.dumps({'alg': 'HS256', 'kid': 'rsa'}).encode()).decode()}.{parts[1]}"
     macs = (hmac.digest(each, begin.encode(), "sha256") for each in secrets)
     forged = [f"{begin}.{urlsafe_b64encode(each).decode()}" for each in macs]
@@ -116,7 +121,7 @@ def test_an_unknown_key_is_told_apart() -> None:
 
 
 def test_unfit_keys_are_ignored() -> None:
-    unfit = (
+    unfit: tuple[Any, ...] = (
         {"kty": "oct", "kid": "ec", "k": "c2VjcmV0"},
         ec_key().as_dict(private=False) | {"use": "enc"},
         {"kty": "EC", "kid": "ec", "crv": "P-256"},
