@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 
 KIB = 1024
@@ -40,7 +41,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings):
+class Settings(SecretFileSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
@@ -335,6 +336,12 @@ class Settings(SecretFileSettings):
     def _nights_get_somewhere(self) -> Settings:
         if self.jobs_wait_hours >= self.night_hours:
             raise ValueError("JOBS_WAIT_HOURS must be less than NIGHT_HOURS, or a job could pause for a whole night")
+        return self
+
+    @model_validator(mode="after")
+    def _log_ins_can_return(self) -> Settings:
+        if self.oidc_issuer is not None and urlsplit(self.public_url or "").scheme not in ("https", "http"):
+            raise ValueError("EBBING_OIDC_ISSUER requires EBBING_PUBLIC_URL, to which the provider sends people back")
         return self
 
     @property

@@ -1,8 +1,9 @@
-"""Access control of the dashboard: which API key may view and do what.
+"""Access control of the dashboard: which API key or person may view and do what.
 
-Each session belongs to an API key. Every scope except `ingest` may log in; `read` shows memories, `maintain` allows
-maintenance, `privacy` allows privacy requests, and `admin` selects the tenant. GET requests never change anything; a
-POST needs the session's token and the same origin.
+Each session belongs to an API key, or to a person who logged in through a provider. Every scope except `ingest` may log
+in; `read` shows memories, `maintain` allows maintenance, `privacy` allows privacy requests, and `admin` selects the
+tenant. GET requests never change anything, except that the provider's answer logs a person in; a POST needs the
+session's token and the same origin.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from app.api.http.auth import cache
+from app.api.http.auth import Caller, cache
 from app.api.http.request_body import header, read
 from app.dashboard import sessions
 from app.dashboard.sessions import Session
 from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.erasure import ledger
 from app.services.privacy import retained_texts
-from app.services.security import operator_log
+from app.services.security import log_in, operator_log
 from app.services.transient_errors import is_transient
 
 FIELDS_MAX: Final = 50
@@ -39,7 +40,9 @@ class Viewer:
 
     Attributes:
         tenant_id: Tenant shown on the pages: the key's own, or one selected by an admin.
-        own_id: The key's own tenant.
+        own_id: The key's own tenant, or the first one that a person's rules name.
+        key_id: Id of the API key, or of the person who logged in through a provider.
+        tenants: Tenants that a person's rules name; empty for a key.
     """
 
     session: Session
@@ -47,6 +50,7 @@ class Viewer:
     own_id: UUID
     key_id: str
     scopes: frozenset[str]
+    tenants: tuple[UUID, ...] = ()
 
     @property
     def is_admin(self) -> bool:
@@ -109,11 +113,29 @@ async def load_viewer(request: Request) -> Viewer:
     if session is None or await run_in_threadpool(sessions.has_ended, session):
         raise LoggedOut
     try:
-        caller = await cache.known(session.key_id)
+        caller = await find_caller(session)
     except NotAuthenticated:
         raise LoggedOut from None
+    if session.rules:
+        tenants = tuple(log_in.find_access(session.rules))
+        return Viewer(session, session.shown, caller.tenant_id, caller.key_id, caller.scopes, tenants)
     shown = session.shown if "admin" in caller.scopes else caller.tenant_id
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
+
+
+async def find_caller(session: Session) -> Caller:
+    """Return the key of a session, or the person with the scopes on the tenant shown.
+
+    Raises:
+        NotAuthenticated: The key is no longer valid, or the settings no longer grant the person access to the tenant.
+    """
+    if not session.rules:
+        return await cache.known(session.key_id)
+    access = log_in.find_access(session.rules)
+    scopes = access.get(session.shown) or log_in.find_fleet_scopes(session.rules)
+    if not scopes:
+        raise NotAuthenticated("no rule grants access to this tenant")
+    return Caller(next(iter(access)), session.key_id, scopes)
 
 
 async def find_viewer(request: Request) -> Viewer | None:

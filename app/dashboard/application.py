@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
@@ -10,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from app.api.http.problem_responses import as_ours
-from app.dashboard import login, rendering
+from app.dashboard import login, provider_login, rendering
 from app.dashboard.access import LoggedOut, find_viewer
 from app.dashboard.pages import (
     audit,
@@ -41,6 +42,7 @@ _HTTP: Final = {
 
 PAGES: Final = (
     login,
+    provider_login,
     overview,
     tiers,
     consolidation,
@@ -62,6 +64,7 @@ def build() -> FastAPI:
     """Build the application that is mounted at `PREFIX`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.streams = overview.Streams()
+    app.state.provider_calls = asyncio.Semaphore(provider_login.CALLS_MAX)
     for module in PAGES:
         app.include_router(module.router)
 

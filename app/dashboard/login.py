@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -15,7 +16,10 @@ from app.dashboard import rendering, sessions
 from app.dashboard.access import LOOKS, Action, check_origin, read_form, require_action
 from app.dashboard.caller_address import caller_address
 from app.dashboard.rendering import PREFIX
-from app.errors import EbbingError, FieldError, Invalid, NotAuthenticated
+from app.dashboard.sessions import Session
+from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
+from app.services.security import operators
+from app.services.security.log_in import is_offered, log_out_url
 
 TRIES: Final = 10
 """Maximum failed log-ins per address within `TRIES_SECONDS`."""
@@ -64,7 +68,7 @@ failures = LoginFailures()
 @router.get("/log-in")
 async def asked(request: Request) -> Response:
     """Show the log-in form."""
-    return rendering.page(request, None, "log_in", wrong=None)
+    return page_of_log_in(request)
 
 
 @router.post("/log-in")
@@ -76,16 +80,16 @@ async def log_in(request: Request) -> Response:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
         failures.record(caller_address(request))
-        return rendering.page(request, None, "log_in", 401, wrong="This key is invalid: unknown, revoked or expired.")
+        return page_of_log_in(request, 401, "This key is invalid: unknown, revoked or expired.")
     if not caller.scopes & set(LOOKS):
-        return rendering.page(
-            request,
-            None,
-            "log_in",
-            403,
-            wrong="This key has only the `ingest` scope and cannot open the dashboard.",
-        )
-    return _redirect_with_cookie(sessions.seal_session(sessions.start_session(caller.key_id, caller.tenant_id)), "")
+        return page_of_log_in(request, 403, "This key has only the `ingest` scope and cannot open the dashboard.")
+    return _redirect_with_session(sessions.start_session(caller.key_id, caller.tenant_id), "")
+
+
+def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None) -> Response:
+    """Render the log-in page, with the reason why a log-in failed."""
+    context = {"offered": is_offered(), "log_out_url": log_out_url()}
+    return rendering.page(request, None, "log_in", status, wrong=wrong, **context)
 
 
 @router.post("/log-out")
@@ -98,27 +102,36 @@ def log_out(acting: Annotated[Action, Depends(require_action("", asks_why=False)
 
 
 @router.post("/tenant")
-async def look_at(acting: Annotated[Action, Depends(require_action("admin", asks_why=False))]) -> Response:
+def look_at(acting: Annotated[Action, Depends(require_action("", asks_why=False))]) -> Response:
     """Switch to another tenant."""
+    viewer = acting.viewer
     try:
         shown = UUID(acting.form.get("tenant", ""))
     except ValueError:
         raise Invalid(errors=[FieldError("tenant", "must be an id")]) from None
-    session = acting.viewer.session
-    return _redirect_with_cookie(
-        sessions.seal_session(sessions.Session(session.key_id, shown, session.began, session.nonce)), "?done=tenant"
-    )
+    if not viewer.is_admin and shown not in viewer.tenants:
+        raise NotAllowed("this action requires a key with the scope 'admin'")
+    session = replace(viewer.session, shown=shown)
+    if session.rules:
+        operator_id = operators.enter_tenant(viewer.tenant_id, UUID(session.key_id), shown)
+        session = replace(session, key_id=str(operator_id))
+    return _redirect_with_session(session, "?done=tenant")
 
 
-def _redirect_with_cookie(cookie: str, query: str) -> Response:
-    answer = RedirectResponse(f"{PREFIX}/{query}", 303)
+def set_session(answer: Response, session: Session) -> None:
+    """Set the cookie of a session."""
     answer.set_cookie(
         sessions.COOKIE,
-        cookie,
-        max_age=sessions.SESSION_SECONDS,
+        sessions.seal_session(session),
+        max_age=int(session.seconds),
         path="/",
         secure=True,
         httponly=True,
         samesite="strict",
     )
+
+
+def _redirect_with_session(session: Session, query: str) -> Response:
+    answer = RedirectResponse(f"{PREFIX}/{query}", 303)
+    set_session(answer, session)
     return answer

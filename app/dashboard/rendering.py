@@ -18,6 +18,7 @@ from app import __name__ as package
 from app.api.http import page_headers
 from app.dashboard import svg_charts
 from app.dashboard.access import LOOKS, Viewer
+from app.dashboard.actors import Actors
 from app.dashboard.text_display import make_visible, shorten
 from app.domain import formatting
 from app.domain.formatting import format_minute, format_relative
@@ -63,11 +64,12 @@ def page(request: Request, viewer: Viewer | None, template: str, status: int = 2
 
 def render(template: str, viewer: Viewer | None, path: str = "", done: str | None = None, **context: Any) -> str:
     """Render a template to a string."""
+    actors = Actors(viewer.tenant_id if viewer else None)
     shown = [(PREFIX + place, name) for place, name, scopes in PAGES if viewer and any(map(viewer.may, scopes))]
     return (
         _templates()
         .get_template(f"{template}.html")
-        .render(viewer=viewer, menu=shown, path=path, done=DONE.get(done or ""), **context)
+        .render(viewer=viewer, menu=shown, path=path, done=DONE.get(done or ""), actors=actors, **context)
     )
 
 
@@ -111,6 +113,7 @@ DONE: Final[Mapping[str, str]] = {
     "partly_answered": "Recorded: the partial answer was sent. The request remains open until the rest is erased.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
+    "unnamed": "Deleted: records show this person's actions without a name.",
 }
 """Notices shown after an action, by the value of the query parameter `done`."""
 

@@ -1,8 +1,9 @@
-"""Dashboard sessions: a signed cookie with the id of an API key, never its secret.
+"""Dashboard sessions: a signed cookie with the id of an API key, never its secret, or with a person's id and rules.
 
 Sessions aren't stored on the server. Each request looks the key up by its id, so revoking a key ends its sessions
-within seconds. A log-out stores a digest of the session in Redis until its cookie expires. While Redis is down, pages
-work, and only the process that served the log-out knows of it.
+within seconds; of a person who logged in through a provider, it looks up the rules in the settings. A log-out stores a
+digest of the session in Redis until its cookie expires. While Redis is down, pages work, and only the process that
+served the log-out knows of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,9 +29,15 @@ from app.domain.ingest.json_input import precompile
 from app.services.security import encryption_keys
 from app.settings import settings
 
+T = TypeVar("T")
+
 COOKIE: Final = "__Host-ebbing"
 """Browsers accept the `__Host-` prefix only for Secure, host-only cookies with the path `/`."""
 SESSION_SECONDS: Final = 12 * 3600
+ATTEMPT_COOKIE: Final = "__Secure-ebbing-oidc"
+"""Cookie of a log-in at the provider. It is Lax, because the provider sends the browser back from another site, and has
+a narrow path, which `__Host-` doesn't allow."""
+ATTEMPT_SECONDS: Final = 600
 _MAC_BYTES: Final = 32
 _ENDED_HERE_MAX: Final = 10_000
 
@@ -46,68 +53,143 @@ class Session:
     """Content of the session cookie.
 
     Attributes:
-        key_id: Id of the API key.
+        key_id: Id of the API key, or of the person who logged in through a provider.
         shown: Tenant shown on the pages.
         began: Start of the session, in Unix seconds.
         nonce: Random value from which the form token is derived.
+        rules: Digests of the rules that grant the person access; empty for an API key.
     """
 
     key_id: str
     shown: UUID
     began: int
     nonce: str
+    rules: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the session."""
+        return min(SESSION_SECONDS, settings().oidc_session_hours * 3600) if self.rules else SESSION_SECONDS
 
 
-def start_session(key_id: str, shown: UUID) -> Session:
+@precompile
+@dataclass(frozen=True, slots=True)
+class LogInAttempt:
+    """Content of the cookie that binds a log-in at the provider to this browser.
+
+    The nonce and the PKCE secret are derived from the state by the service's key, so the cookie doesn't contain them.
+    """
+
+    state: str
+    began: int
+
+    @property
+    def nonce(self) -> str:
+        """Value that the ID token must contain."""
+        return _mac(b"oidc nonce", self.state.encode()).hex()
+
+    @property
+    def verifier(self) -> str:
+        """PKCE secret, of 64 characters."""
+        return _mac(b"oidc verifier", self.state.encode()).hex()
+
+
+def start_session(key_id: str, shown: UUID, rules: tuple[str, ...] = ()) -> Session:
     """Start a session."""
-    return Session(key_id, shown, int(time.time()), os.urandom(16).hex())
+    return Session(key_id, shown, int(time.time()), os.urandom(16).hex(), rules)
+
+
+def start_attempt() -> LogInAttempt:
+    """Begin a log-in at the provider."""
+    return LogInAttempt(os.urandom(16).hex(), int(time.time()))
 
 
 def seal_session(session: Session) -> str:
     """Return the signed cookie value of a session."""
-    said = msgspec.json.encode(session)
-    return base64.urlsafe_b64encode(_mac(b"session", said) + said).decode().rstrip("=")
+    return _seal(b"session", msgspec.json.encode(session))
+
+
+def seal_attempt(attempt: LogInAttempt) -> str:
+    """Return the signed cookie value of a log-in at the provider."""
+    return _seal(b"oidc", msgspec.json.encode(attempt))
 
 
 def open_session(value: str | None) -> Session | None:
     """Return the session of a cookie value; None if the signature is invalid or the session has expired."""
+    session = _unseal(b"session", value, Session)
+    return session if session and 0 <= time.time() - session.began < session.seconds else None
+
+
+def open_attempt(value: str | None) -> LogInAttempt | None:
+    """Return the log-in of a cookie value; None if the signature is invalid or the log-in began too long ago."""
+    attempt = _unseal(b"oidc", value, LogInAttempt)
+    return attempt if attempt and 0 <= time.time() - attempt.began < ATTEMPT_SECONDS else None
+
+
+def _seal(purpose: bytes, said: bytes) -> str:
+    return base64.urlsafe_b64encode(_mac(purpose, said) + said).decode().rstrip("=")
+
+
+def _unseal(purpose: bytes, value: str | None, shape: type[T]) -> T | None:
     try:
         held = base64.urlsafe_b64decode((value or "") + "=" * (-len(value or "") % 4))
         said = held[_MAC_BYTES:]
-        if not _is_mac(held[:_MAC_BYTES], b"session", said):
+        if not _is_mac(held[:_MAC_BYTES], purpose, said):
             return None
-        session = msgspec.json.decode(said, type=Session)
+        return msgspec.json.decode(said, type=shape)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         return None
-    return session if 0 <= time.time() - session.began < SESSION_SECONDS else None
 
 
 def end_session(session: Session) -> None:
     """End a session for all processes; while Redis is unavailable, for this process."""
-    digest = _digest(session)
+    _end(session.nonce, session.began + SESSION_SECONDS - int(time.time()))
+
+
+def end_attempt(attempt: LogInAttempt) -> None:
+    """End a log-in at the provider, so that its answer is accepted once."""
+    _end(attempt.state, ATTEMPT_SECONDS)
+
+
+def end_sessions_of(operator_id: UUID) -> None:
+    """End all sessions of a person in a tenant."""
+    _end(str(operator_id), SESSION_SECONDS)
+
+
+def has_ended(session: Session) -> bool:
+    """Return whether the session's user has logged out, or all sessions of the person have ended."""
+    return _is_ended(session.nonce, *([session.key_id] if session.rules else []))
+
+
+def has_ended_attempt(attempt: LogInAttempt) -> bool:
+    """Return whether an answer to this log-in at the provider was received before."""
+    return _is_ended(attempt.state)
+
+
+def _end(name: str, seconds: int) -> None:
+    digest = _digest(name)
     _ended_here[digest] = None
     while len(_ended_here) > _ENDED_HERE_MAX:
         _ended_here.popitem(last=False)
     try:
-        ended_sessions.add(digest, session.began + SESSION_SECONDS - int(time.time()))
+        ended_sessions.add(digest, seconds)
     except RedisError as error:
         log.warning("log_out_not_stored", error=type(error).__name__)
 
 
-def has_ended(session: Session) -> bool:
-    """Return whether the session's user has logged out."""
-    digest = _digest(session)
-    if digest in _ended_here:
+def _is_ended(*names: str) -> bool:
+    digests = list(map(_digest, names))
+    if any(digest in _ended_here for digest in digests):
         return True
     try:
-        return ended_sessions.contains(digest)
+        return ended_sessions.contains(*digests)
     except RedisError as error:
         log.warning("redis_away", error=type(error).__name__)
         return False
 
 
-def _digest(session: Session) -> str:
-    return hashlib.sha256(session.nonce.encode()).hexdigest()
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def csrf_token(session: Session) -> str:

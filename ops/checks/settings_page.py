@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from app.log_in_settings import LogInSettings
 from app.settings import Settings
 from ops.checks.writing import ROOT, write
 
@@ -37,13 +38,15 @@ the files at their start.
 
 
 def page() -> str:
-    """Return the whole page, one row per setting in the order of the class."""
+    """Return the whole page, one row per setting in the order of the classes."""
     prefix = str(Settings.model_config.get("env_prefix", ""))
-    texts = _descriptions()
+    texts, fields = _descriptions(), Settings.model_fields
+    if texts.keys() != fields.keys():
+        raise ValueError(f"settings without a docstring: {fields.keys() - texts.keys()}")
     rows = (
-        f"| `{(prefix + name).upper()}` | {_type(field.annotation)} | {_default(field)} | "
-        f"{_text(field, texts[name])} |\n"
-        for name, field in Settings.model_fields.items()
+        f"| `{(prefix + name).upper()}` | {_type(fields[name].annotation)} | {_default(fields[name])} | "
+        f"{_text(fields[name], text)} |\n"
+        for name, text in texts.items()
     )
     return HEAD + "".join(rows)
 
@@ -52,7 +55,8 @@ def _descriptions() -> dict[str, str]:
     """Return the docstring of each setting. They aren't read at run time, which would slow every start by 20 ms."""
     return {
         field.target.id: " ".join(text.value.value.split())
-        for settings in ast.parse(inspect.getsource(Settings)).body
+        for each in (Settings, LogInSettings)
+        for settings in ast.parse(inspect.getsource(each)).body
         if isinstance(settings, ast.ClassDef)
         for field, text in pairwise(settings.body)
         if isinstance(field, ast.AnnAssign)

@@ -33,7 +33,7 @@ def made() -> FastAPI:
     return application.build()
 
 
-OPEN = {"/log-in", "/runbook"}
+OPEN = {"/log-in", "/log-in/oidc", "/log-in/oidc/callback", "/runbook"}
 GUARDED = sorted({route for route in routes() if route[1] not in OPEN and not route[1].startswith("/static")})
 
 

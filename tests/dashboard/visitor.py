@@ -25,6 +25,13 @@ class Visitor:
         assert answer.headers["location"] == "/ops/"
         self.cookie = cookie_of(answer)
 
+    @classmethod
+    def with_cookie(cls, api: Api, cookie: str) -> Visitor:
+        """Return a visitor who is logged in already."""
+        visitor = cls.__new__(cls)
+        visitor._api, visitor.cookie = api, cookie
+        return visitor
+
     def get(self, path: str, **given: Any) -> httpx.Response:
         """Get a page by its path below /ops."""
         headers = {"cookie": f"{COOKIE}={self.cookie}"} | given.pop("headers", {})

@@ -261,6 +261,7 @@ OTHERS = (
         "gen_random_uuid(), true, gen_random_uuid(), gen_random_uuid(), '{}'",
     ),
     ("contradiction_watermarks", "accepted_until", "now()"),
+    ("operators", "operator_id, issuer, sub, name", "gen_random_uuid(), 'x', 'x', 'x'"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),
 )

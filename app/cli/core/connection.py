@@ -52,8 +52,9 @@ def load_settings() -> Settings:
         return settings()
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]
-        name = "_".join(str(part) for part in wrong["loc"]).upper()
-        raise CommandFailure(f"EBBING_{name}: {wrong['msg']}", Code.USAGE) from None
+        name, *parts = map(str, wrong["loc"] or [""])
+        place = f"EBBING_{name.upper()}{''.join(f'[{part}]' for part in parts)}: " if name else ""
+        raise CommandFailure(f"{place}{wrong['msg']}", Code.USAGE) from None
     except SettingsError as error:
         raise CommandFailure(str(error), Code.USAGE) from None
 

@@ -15,10 +15,10 @@ def add(digest: str, seconds: int) -> None:
     client().set(f"{ENDED_SESSION_PREFIX}{digest}", 1, ex=max(seconds, 1))
 
 
-def contains(digest: str) -> bool:
-    """Return whether a session has ended.
+def contains(*digests: str) -> bool:
+    """Return whether one of these has ended.
 
     Raises:
         RedisError: Redis is unreachable.
     """
-    return bool(client().exists(f"{ENDED_SESSION_PREFIX}{digest}"))
+    return bool(client().exists(*(f"{ENDED_SESSION_PREFIX}{digest}" for digest in digests)))

@@ -1,17 +1,19 @@
-"""Audit log page: hash-chain verification, latest entries, and manual actions with their reasons."""
+"""Audit log page: hash-chain verification, latest entries, manual actions with their reasons, and people's names."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api.http.cursors import TIMED
-from app.dashboard import rendering
-from app.dashboard.access import AnyViewer, PrivacyViewer
+from app.dashboard import rendering, sessions
+from app.dashboard.access import AnyViewer, Guarding, PrivacyViewer
+from app.dashboard.rendering import redirect_back
 from app.domain.privacy.audit_chain import START, format_anchor, read_anchor
 from app.errors import FieldError, Invalid
-from app.services.security import audit, audit_verification, operator_log
+from app.services.security import audit, audit_verification, operator_log, operators
 
 PAGE: Final = 50
 SEQ_MAX: Final = 2**53
@@ -34,6 +36,7 @@ def show_log(viewer: AnyViewer, request: Request, cursor: str | None = None) -> 
         only_last=state is not None and state.last_seq > audit_verification.LAST_ENTRIES,
         anchor=format_anchor(state.place) if state else None,
         entries=audit.list_entries(viewer.tenant_id, None, None, 10) if state else [],
+        people=operators.list_operators(viewer.tenant_id) if state else [],
     )
 
 
@@ -55,3 +58,13 @@ def verify_all(viewer: PrivacyViewer, request: Request, after: str | None = None
         raise Invalid(errors=[FieldError("after", "must be an anchor from a verification")])
     found = audit_verification.verify_from(viewer.tenant_id, place)
     return rendering.page(request, viewer, "audit/chain", state=found, anchor=format_anchor(found.place))
+
+
+@router.post("/people/{operator_id}/delete")
+def delete_name(acting: Guarding, operator_id: UUID) -> Response:
+    """Delete a person's name, and end the person's sessions."""
+    operators.require_operator(acting.tenant_id, operator_id)  # the audit log gets no other ids
+    acting.record("delete_name", operator_id)
+    operators.delete_operator(acting.tenant_id, operator_id)
+    sessions.end_sessions_of(operator_id)
+    return redirect_back("/audit", "unnamed")

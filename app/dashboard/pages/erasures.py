@@ -15,6 +15,7 @@ from app.api.http.page_headers import HEADERS
 from app.api.http.path_ids import ErasureId, ExportId
 from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
+from app.dashboard.actors import Actors
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy.case_details import (
@@ -149,7 +150,10 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
 @router.get("/erasures/{erasure_id}/report")
 def show_report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
-    found = read_report(viewer.tenant_id, erasure_id)
+    found, actors = read_report(viewer.tenant_id, erasure_id), Actors(viewer.tenant_id)
+    found["requested_by"] = actors.describe(found["requested_by"])
+    if found["grace_ended"]:
+        found["grace_ended"]["by"] = actors.describe(found["grace_ended"]["by"])
     page = report_page.render_report(found, document_texts.read())
     return Response(page, media_type="text/html", headers=REPORT_HEADERS)
 

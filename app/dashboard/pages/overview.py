@@ -13,10 +13,9 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app import shutdown
-from app.api.http.auth import cache
 from app.api.http.page_headers import HEADERS
 from app.dashboard import rendering, sessions
-from app.dashboard.access import AnyViewer, Maintaining, Viewer
+from app.dashboard.access import AnyViewer, Maintaining, Viewer, find_caller
 from app.dashboard.rendering import redirect_back
 from app.errors import EbbingError, Unavailable
 from app.services.jobs import schedule
@@ -92,7 +91,7 @@ async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
         began, said, said_at = time.monotonic(), "", 0.0
         while time.monotonic() - began < STREAM_SECONDS and not shutdown.is_near():
             try:
-                await cache.known(viewer.key_id)
+                await find_caller(viewer.session)
             except EbbingError:
                 return
             if await run_in_threadpool(sessions.has_ended, viewer.session):

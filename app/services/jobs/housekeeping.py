@@ -21,6 +21,8 @@ SLICE_ROWS: Final = 500
 REDELIVERY: Final = timedelta(days=7)
 # Retention of finished runs and jobs, discarded dead letters and operators' actions, for investigations.
 RECORDS: Final = timedelta(days=90)
+# Retention of people's names after their last log-in, as long as that of answered privacy requests, which show them.
+PEOPLE: Final = timedelta(days=730)
 # Retention of the counts of tier moves, which are a few rows a day.
 MOVES: Final = timedelta(days=365)
 
@@ -43,6 +45,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("jobs", RECORDS),
         ("letters", RECORDS),
         ("operators", RECORDS),
+        ("people", PEOPLE),
         ("history", timedelta(days=policy.history_days)),
         ("moves", MOVES),
         ("self_tests", timedelta(days=policy.history_days)),

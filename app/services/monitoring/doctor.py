@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from typing import Final
+from urllib.parse import urlsplit
 
 from app.domain.health_findings import Finding, attention, ok, trouble
 from app.errors import Misconfigured
@@ -140,5 +141,22 @@ def secret_files() -> Iterator[Finding]:
         yield ok("secret_files", f"{len(files)}, none readable by all users")
 
 
-PROBES: Final = (embedder_loads, reranker_loads, models, dynamics, cold_storage, secret_files)
+def log_ins() -> Iterator[Finding]:
+    """Check that the provider by which people log in to the dashboard answers, if one is set."""
+    if settings().oidc_issuer is None:
+        return
+    from app.clients.oidc_provider import LogInProviderFailed  # noqa: PLC0415 - slow to import
+    from app.services.security import log_in  # noqa: PLC0415 - as above
+
+    host = urlsplit(settings().oidc_issuer or "").hostname
+    try:
+        log_in.check_provider()
+    except LogInProviderFailed as failure:
+        todo = "check EBBING_OIDC_ISSUER, EBBING_OIDC_HOSTS and the network; API keys still open the dashboard"
+        yield attention("log_in_provider", f"{host}, by which people log in to the dashboard, fails: {failure}", todo)
+    else:
+        yield ok("log_in_provider", f"{host} answers")
+
+
+PROBES: Final = (embedder_loads, reranker_loads, models, dynamics, cold_storage, secret_files, log_ins)
 """Probes in the order of the report."""

@@ -47,6 +47,7 @@ _EXPIRED: Final = {
     "jobs": _Rows("jobs", "job_id", "finished_at < :before"),
     "letters": _Rows("dead_letters", "letter_id", "discarded_at < :before"),
     "operators": _Rows("operator_acts", "act_id", "at < :before"),
+    "people": _Rows("operators", "operator_id", "seen_at < :before"),
     "history": _Rows("memory_events", "memory_id, at, event_id", "at < :before"),
     "moves": _Rows(
         "tier_moves", "day, move, rule", "day < CAST(CAST(:before AS timestamptz) AT TIME ZONE 'UTC' AS date)"

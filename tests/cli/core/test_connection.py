@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.core.connection import DEFAULT_URL, ApiConnection, find_connection
+from app.cli.core.connection import DEFAULT_URL, ApiConnection, find_connection, load_settings
 from app.cli.core.errors import CommandFailure
 from app.embedded import free_ports
 from app.settings import settings
@@ -116,3 +116,41 @@ def test_stats_are_shown_as_a_table_and_as_they_are(cli: Cli, api: Stub) -> None
     assert "active" in table
     assert "2.5 s" in table
     assert '"index": 1' in cli("stats", "--json").out
+
+
+RULE = '{"staff": {"scopes": ["read"], "tenants": ["00000000-0000-0000-0000-000000000001"]}}'
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"SCOPES": "{"}, "oidc_scopes"),
+        ({"SCOPES": RULE.replace("read", "reed")}, r"EBBING_OIDC_SCOPES\[staff\]\[scopes\]\[0\]: "),
+        ({"SCOPES": RULE.replace("read", "ingest")}, r"EBBING_OIDC_SCOPES\[staff\]\[scopes\]: .*nobody could log in"),
+        ({"SCOPES": RULE.replace("tenants", "tenant")}, r"EBBING_OIDC_SCOPES\[staff\]\[tenants\]: "),
+        ({"SCOPES": RULE.replace("-0000-", "-")}, r"EBBING_OIDC_SCOPES\[staff\]\[tenants\]\[0\]: "),
+        ({"SCOPES": "{}"}, "EBBING_OIDC_ISSUER: .*requires EBBING_OIDC_SCOPES"),
+        ({"CLIENT_ID": ""}, "EBBING_OIDC_ISSUER: .*requires EBBING_OIDC_CLIENT_ID"),
+        ({"ISSUER": "login.example"}, "EBBING_OIDC_ISSUER: "),
+        ({"SESSION_HOURS": "13"}, "EBBING_OIDC_SESSION_HOURS: "),
+        ({"REQUESTED_SCOPES": "profile"}, "EBBING_OIDC_REQUESTED_SCOPES: "),
+    ],
+)
+def test_wrong_settings_of_log_ins_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], words: str
+) -> None:
+    usual = {"ISSUER": "https://login.example", "CLIENT_ID": "ebbing", "SCOPES": RULE}
+    monkeypatch.setenv("EBBING_PUBLIC_URL", "https://ebbing.example")
+    for name, value in (usual | changed).items():
+        monkeypatch.setenv(f"EBBING_OIDC_{name}", value)
+    settings.cache_clear()
+    with pytest.raises(CommandFailure, match=words):
+        load_settings()
+
+
+def test_log_ins_require_a_public_address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ISSUER": "https://login.example", "CLIENT_ID": "ebbing", "SCOPES": RULE}.items():
+        monkeypatch.setenv(f"EBBING_OIDC_{name}", value)
+    settings.cache_clear()
+    with pytest.raises(CommandFailure, match="EBBING_OIDC_ISSUER requires EBBING_PUBLIC_URL"):
+        load_settings()
