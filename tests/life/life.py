@@ -69,6 +69,7 @@ class World:
         self.chance = random.Random(seed)  # noqa: S311 - a test's choices
         self.done: Counter[str] = Counter()
         """Operations by name, and what they met with."""
+        self.trail: list[str] = []
         self.backup: Backup | None = None
         self.people: list[Person] = []
         for _ in range(2):
@@ -86,6 +87,9 @@ class World:
     def call(self, method: str, path: str, *expected: int, **given: Any) -> httpx.Response:
         """Send a request of the present tenant, and check that its status is one of those expected (200 if none)."""
         answer = self.api.request(method, path, key=self.self.tenant.key, **given)
+        if method != "GET":
+            sent = given.get("json", given.get("params", ""))
+            self.trail.append(f"{self.people.index(self.self)} {method} {path} {sent} {answer.status_code}"[:300])
         if answer.status_code not in (expected or (200,)):
             raise Difference(f"{method} {path} {given}: {answer.status_code} {answer.text}, expected {expected or 200}")
         return answer
@@ -148,7 +152,7 @@ class World:
         """Do all pending work, and learn the salience of memories whose text was scored."""
         self.place.work()
         for person in self.people:
-            for memory in person.model.memories.values():
+            for memory in person.model.visible().values():
                 if not memory.is_scored:
                     self.learn_score(person, memory)
 
@@ -160,9 +164,29 @@ class World:
             UUID(memory.id),
         )
         if not rows or rows[0][0] is None:
-            raise Difference(f"memory {memory.id} has no salience after all work is done")
+            state = "no salience" if rows else "no row"
+            raise Difference(f"memory {memory.id} has {state} after all work is done: {self.describe_work()}")
         person.model.change_inputs(memory, time.time(), salience=rows[0][0], kind=rows[0][1])
         memory.is_scored = True
+
+    def describe_work(self) -> str:
+        """Return what is pending and dead, for a message."""
+        rows = self.api.service.rows
+        pending = rows("SELECT stage, memory_ids, attempts FROM tenant_work")
+        letters = rows("SELECT stage, reason, memory_ids FROM dead_letters")
+        return f"pending {pending}, dead letters {letters}, backlog {self.api.service.backlog()}"
+
+    def describe_memory(self, memory: Remembered) -> str:
+        """Return the rows that a search needs of a memory, for a message."""
+        tables = ("memories", "memory_state", "memory_words", "embeddings", "hidden_memories", "supersessions")
+        found = {
+            table: self.api.service.rows(
+                f"SELECT one.* FROM {table} AS one WHERE memory_id = %s",  # noqa: S608 - constants
+                UUID(memory.id),
+            )
+            for table in tables
+        }
+        return f"{found}"[:2000]
 
     def count_use(self, memory: Remembered, session: str) -> None:
         """Let a use count in the model unless its session used the memory within the refractory period."""

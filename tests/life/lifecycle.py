@@ -291,5 +291,5 @@ def restore_backup(world: World) -> None:
                 shown = world.call("GET", f"/v1/privacy/erasures/{erasure.id}").json()
                 erasure.erase_after = seconds(shown["erase_after"])
         world.met("erased since the backup" if erased else "nothing erased since the backup")
-        model.gone = since.gone
+        model.gone += [each for each in since.gone if each[0] not in model.memories and each not in model.gone]
     finish_due(world)

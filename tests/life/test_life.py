@@ -25,6 +25,7 @@ STEPS: Final = 300
 MANY_STEPS: Final = 10_000
 FULL_EVERY: Final = 20
 REMAINS_EVERY: Final = 200
+TRAIL: Final = 60
 WAYS: Final[tuple[tuple[int, Callable[[World], None]], ...]] = (
     (10, writes.ingest),
     (4, writes.ingest_batch),
@@ -74,6 +75,7 @@ def live(world: World, steps: int) -> None:
             if number % REMAINS_EVERY == 0 or number == steps:
                 reads.check_remains(world, since)
         except Exception as error:
+            print(*world.trail[-TRAIL:], sep="\n")
             replay = f"EBBING_TEST_LIFE={world.seed}:{number}"
             raise AssertionError(f"step {number} ({way.__name__}) of the life {world.seed}; replay: {replay}") from error
         world.done[way.__name__] += 1

@@ -191,7 +191,7 @@ def fetch_cold(world: World, used: list[Remembered]) -> None:
 
 
 def link(world: World) -> None:
-    if pair := world.pick(number=2):
+    if pair := world.pick(tier="active", number=2):
         one, other = pair
         kind = world.chance.choice(("next", "about"))
         world.call("POST", "/v1/links", json={"from": one.id, "to": other.id, "kind": kind})
@@ -201,10 +201,11 @@ def link(world: World) -> None:
 def unlink(world: World) -> None:
     visible = world.model.visible()
     known = [each for each in world.model.links if each[0] in visible and each[1] in visible]
+    known = [each for each in known if visible[each[0]].tier != "cold"]
     if known:
-        one, other, kind = world.chance.choice(known)
-        world.call("DELETE", "/v1/links", json={"from": one, "to": other, "kind": kind})
-        del world.model.links[one, other, kind]
+        one, other, _ = world.chance.choice(known)
+        world.call("DELETE", "/v1/links", params={"from": one, "to": other})
+        world.model.links = {each: None for each in world.model.links if each[:2] != (one, other)}
 
 
 def supersede(world: World) -> None:
