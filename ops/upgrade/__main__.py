@@ -1,4 +1,7 @@
-"""Run two versions of the service beside each other on one PostgreSQL and Redis, as a rolling upgrade does."""
+"""Run two versions of the service beside each other on one PostgreSQL and Redis: a rolling upgrade, and the way back.
+
+The way back leaves the new version's schema in place: the old version must start on it, and finish the new one's work.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +81,27 @@ class Upgrade:
         self._step("the old API with the new workers")
         self.findings += place.stop(old, "api")
         self._step("only the new version")
+        self._return()
         self.load.stop()
-        return self._check()
+        return self._check(old)
+
+    def _return(self) -> None:
+        """Replace the new version by the old one, on the new version's schema and in the middle of its work."""
+        place, old, new = self.place, self.old, self.new
+        place.start_api(old)
+        self._start_load(old, "again")
+        self._finish_jobs(old, "the new workers", "on the way back")
+        place.start_workers(old)
+        self._request(old, "leaver 5")
+        self._request(new, "leaver 6")
+        self._provoke(old)
+        self._step("both versions, on the way back")
+        self._compare()
+        self.findings += place.stop(new, *WORKERS)
+        self._finish_jobs(new, "the old workers", "on the way back")
+        self._step("the new API with the old workers")
+        self.findings += place.stop(new, "api")
+        self._step("only the old version, on the new schema")
 
     def _step(self, name: str) -> None:
         sent = len(self.book.texts)
@@ -98,12 +120,14 @@ class Upgrade:
             ).raise_for_status()
             self.keys.append((made.json()["tenant_id"], made.json()["api_key"]))
 
-    def _start_load(self, version: Version) -> None:
-        api = (version.name, self.place.urls[version.name])
+    def _start_load(self, version: Version, seed: str = "") -> None:
+        """Add callers that begin with this version's API, and turn to every other one when it is gone."""
+        apis = [(version.name, self.place.urls[version.name])]
+        apis += [each for each in self.place.urls.items() if each not in apis]
         for caller in (each for callers in self.callers.values() for each in callers):
-            caller.add_api(*api)
+            caller.add_api(*apis[0])
         named = [
-            Caller(self.book, [api], key, f"{version.name} {number} {part}")
+            Caller(self.book, apis, key, f"{version.name} {seed} {number} {part}")
             for number, (_, key) in enumerate(self.keys)
             for part in range(3)
         ]
@@ -136,10 +160,10 @@ class Upgrade:
                 if started.is_success:
                     self.jobs.append((version.name, number, started.json()["job_id"]))
 
-    def _finish_jobs(self, version: Version, workers: str) -> None:
+    def _finish_jobs(self, version: Version, workers: str, when: str = "") -> None:
         """Start jobs through one version's API, and wait until the other version's workers finish them."""
         before = len(self.jobs)
-        self._request(version, f"leaver of {version.name}")
+        self._request(version, f"leaver of {version.name} {when}".strip())
         started = self.jobs[before:]
         done = until(
             f"{workers} finish the jobs of the {version.name} API",
@@ -183,16 +207,22 @@ class Upgrade:
                     given = {"limit": 2, "cursor": cursor}
                     self._operators(then)[0].ask("next page", "GET", f"/v1/{name}", params=given)
 
-    def _check(self) -> list[str]:
-        place, operators = self.place, self._operators(self.new)
+    def _check(self, version: Version) -> list[str]:
+        """Check everything through the version that is left, and stop it."""
+        place, operators = self.place, self._operators(version)
         print("waiting until nothing is pending", flush=True)
         found = findings.wait_until_settled(place.owner_url, operators)
         for operator in operators:  # a last night recounts
             operator.ask("night", "POST", "/v1/schedule/night/run", 409, json={})
         found += findings.wait_until_settled(place.owner_url, operators)
-        readers = {key: Caller(self.book, [("new", place.urls["new"])], key, "reader") for _, key in self.keys}
+        api = (version.name, place.urls[version.name])
+        readers = {key: Caller(self.book, [api], key, "reader") for _, key in self.keys}
         found += findings.check_memories(place.owner_url, self.book, self.erased, readers)
-        shown = httpx.get(f"{place.urls['new']}/metrics", trust_env=False).text
+        for number, (tenant_id, key) in enumerate(self.keys):
+            accepted = {memory_id for memory_id, own in self.book.keys.items() if own == key}
+            gone = findings.Departed(accepted & self.book.deleted, accepted & self.erased)
+            found += findings.check_tenant(place.owner_url, tenant_id, accepted, gone, f"tenant {number}")
+        shown = httpx.get(f"{api[1]}/metrics", trust_env=False).text
         found += findings.check_counts(place.owner_url, shown, self.provoked)
         for operator in operators:
             found += findings.check_audit(operator)
@@ -201,12 +231,12 @@ class Upgrade:
         for number, export_id in self.exports:
             operators[number].ask("download", "GET", f"/v1/privacy/exports/{export_id}/file", 409)
         print(f"checked: {findings.summarise(place.owner_url)}", flush=True)
-        found += [f"doctor: {line}" for line in self._diagnose()]
-        found += self.place.stop(self.new, "api", *WORKERS)
+        found += [f"doctor: {line}" for line in self._diagnose(version)]
+        found += self.place.stop(version, "api", *WORKERS)
         return self.findings + found + findings.check_answers(self.book)
 
-    def _diagnose(self) -> list[str]:
-        checks: list[dict[str, Any]] = json.loads(self.place.call(self.new, "doctor", "--json", fails=True))["checks"]
+    def _diagnose(self, version: Version) -> list[str]:
+        checks: list[dict[str, Any]] = json.loads(self.place.call(version, "doctor", "--json", fails=True))["checks"]
         return [f"{each['name']}: {each['detail']}" for each in checks if each["level"] == "fail"]
 
 

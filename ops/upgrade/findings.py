@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
@@ -132,6 +132,32 @@ def check_memories(owner_url: str, book: Book, erased: set[str], readers: Mappin
     with ThreadPoolExecutor(READERS) as pool:
         wrong = Counter(found for found in pool.map(read, book.texts) if found)
     return findings + [f"{what}: {number} times" for what, number in wrong.items()]
+
+
+class Departed(NamedTuple):
+    """Accepted memories of a tenant that were deleted by a caller, and those of erased subjects."""
+
+    deleted: set[str]
+    erased: set[str]
+
+
+def check_tenant(owner_url: str, tenant_id: str, accepted: set[str], departed: Departed, name: str) -> list[str]:
+    """Check that a tenant's accepted memories are its stored, deleted and erased ones, and that no other has any."""
+    with psycopg.connect(owner_url) as owner:
+        rows = owner.execute(
+            "SELECT memory_id::text, tenant_id::text FROM memories WHERE made_by = 'caller' AND memory_id = ANY (%s)",
+            (sorted(accepted),),
+        ).fetchall()
+    stored = {memory_id for memory_id, holder in rows if holder == tenant_id}
+    print(
+        f"{name}: {len(accepted):,} accepted, {len(stored):,} stored, {len(departed.deleted - stored):,} deleted and "
+        f"gone, {len(departed.erased - stored):,} erased",
+        flush=True,
+    )
+    left = accepted - stored - departed.deleted - departed.erased
+    found = [f"{name}: {len(left)} accepted memories are neither stored, deleted nor erased"] if left else []
+    strange = len(rows) - len(stored)
+    return found + ([f"{name}: {strange} memories are stored with another tenant"] if strange else [])
 
 
 def _list_memories(reader: Caller) -> Iterator[tuple[str, str]]:

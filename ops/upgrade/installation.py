@@ -178,10 +178,10 @@ class Installation:
             raise RuntimeError(f"the {version.name} version would run {found}")
 
     def start_api(self, version: Version) -> str:
-        """Start the version's API, wait until it is ready, and return its URL."""
-        [port] = free_ports(1)
-        url = f"http://127.0.0.1:{port}"
-        process = self._spawn(version, "api", ("-m", "app.cli", "api"), {"EBBING_PORT": str(port)})
+        """Start the version's API, on the same port each time, wait until it is ready, and return its URL."""
+        url = self.urls.get(version.name) or f"http://127.0.0.1:{free_ports(1)[0]}"
+        port = url.rpartition(":")[2]
+        process = self._spawn(version, "api", ("-m", "app.cli", "api"), {"EBBING_PORT": port})
         self._wait_until_answers(process, f"{version.name}-api", f"{url}/readyz")
         self.urls[version.name] = url
         print(f"{version.name}: API is ready", flush=True)

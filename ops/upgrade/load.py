@@ -89,10 +89,14 @@ class Caller:
                 answer = self._http.request(method, url + path, **given)
             except httpx.TransportError as error:
                 self.book.count(version, request, type(error).__name__)
+                if isinstance(error, httpx.TimeoutException):
+                    self.book.add_fault(f"{version}: {request} had no answer in time")
                 self._at += 1
                 time.sleep(PAUSE_SECONDS)
                 continue
             self.book.count(version, request, _describe(answer))
+            if answer.status_code in ADMISSION and "retry-after" not in answer.headers:
+                self.book.add_fault(f"{version}: {request} returned {_describe(answer)} without Retry-After")
             if answer.status_code in ADMISSION and UNAVAILABLE not in allowed:
                 time.sleep(PAUSE_SECONDS)
                 continue

@@ -31,7 +31,7 @@ from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summ
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.embedding import embeddings
-from app.store.enrichment import word_index, work_queue
+from app.store.enrichment import scores, word_index, work_queue
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import hidden_memories, requests
 from app.store.erasure.requests import Erasure, HoldInScope, Matching
@@ -374,6 +374,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         active = hidden_memories.active_among(tx, tenant_id, unhidden.ids)
         hidden_memories.restore_vectors(tx, tenant_id, active)
         work_queue.add(tx, [work_queue.INDEX, work_queue.EMBED], tenant_id, active)
+        work_queue.add(tx, [work_queue.SCORE], tenant_id, scores.list_unscored(tx, tenant_id, active))
         tenant_counts.add(tx, tenant_id, unhidden.counts.less(hidden_again))
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")

@@ -251,6 +251,20 @@ WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_i
 """)
 
 
+def list_unscored(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Return the memories among these without a score of their current text, in id order."""
+    return list(tx.execute(_UNSCORED, {"tenant": tenant_id, "memory_ids": list(memory_ids)}).scalars())
+
+
+_UNSCORED = text("""
+SELECT memory_id FROM memories AS memory
+WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:memory_ids AS uuid[])) AND NOT EXISTS (
+  SELECT FROM scores WHERE scores.tenant_id = :tenant AND scores.memory_id = memory.memory_id
+    AND scores.text_version = memory.text_version)
+ORDER BY memory_id
+""")
+
+
 def remove(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Delete the scores of these memories."""
     tx.execute(_REMOVE, {"tenant": tenant_id, "memory_ids": list(memory_ids)})
