@@ -18,7 +18,7 @@ COMMANDS: Final = (
     *("auth", "hello", "ping", "select", "client|setname", "client|setinfo", "info", "time"),
     *("multi", "exec", "discard", "watch", "unwatch", "eval", "evalsha", "script|load", "script|exists"),
     # keys and strings
-    *("del", "exists", "expire", "pexpire", "pttl", "ttl", "type", "unlink", "get", "set", "setex", "setnx"),
+    *("del", "exists", "expire", "pexpire", "pttl", "ttl", "type", "unlink", "get", "mget", "set", "setex", "setnx"),
     # hashes, lists, sets
     *("hdel", "hget", "hgetall", "hincrby", "hlen", "hmget", "hset", "hsetnx"),
     *("blpop", "brpop", "llen", "lpop", "lpush", "lrange", "lrem", "rpop", "rpush"),

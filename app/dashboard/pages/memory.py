@@ -69,11 +69,11 @@ def show_memory(viewer: Reading, request: Request, memory_id: str, cursor: str |
         if isinstance(found, Pending):
             accepted = datetime.fromtimestamp(found.accepted_ms / 1000, UTC)
             return rendering.page(
-                request, viewer, "memory_pending", accepted=accepted, text=make_visible(found.given.text)
+                request, viewer, "memory/pending", accepted=accepted, text=make_visible(found.given.text)
             )
         return _page(viewer, request, found, cursor)
     except NotFound:
-        return rendering.page(request, viewer, "memory_missing", 404)
+        return rendering.page(request, viewer, "memory/missing", 404)
 
 
 def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | None) -> Response:
@@ -92,7 +92,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
     return rendering.page(
         request,
         viewer,
-        "memory",
+        "memory/page",
         memory=found,
         role=infer_role(found.role, found.speaker),
         numbers=alive.numbers,
