@@ -20,7 +20,7 @@ def mounted(mib: int) -> Iterator[Path]:
         pytest.skip("only root can mount a small disk")
     folder = Path("/tmp") / f"ebbing-small-disk-{token_hex(6)}"  # noqa: S108 - a mount point of this test
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder)]
+    command = ["/bin/mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0777", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         folder.rmdir()
@@ -28,7 +28,7 @@ def mounted(mib: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)
         folder.rmdir()
 
 

@@ -15,9 +15,9 @@ from celery import Celery
 from app import queues
 from app.domain.policy.api_keys import SCOPES
 from app.embedded import ensure_password, free_ports
+from tests import redis_login
 from tests.fundamentals.client import Client
 from tests.fundamentals.service import BACKLOG_ENTRIES, Service, Tenant
-from tests import redis_login
 from tests.installation import make_tenant
 from tests.processes import Processes
 from tests.servers import Servers, logical_database, new_database
