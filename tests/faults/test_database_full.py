@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +10,9 @@ import httpx
 import psycopg
 import pytest
 
-from app.embedded import free_ports
 from tests.faults.fault_cluster import COUNTED, Plant
 from tests.faults.load import Caller
+from tests.small_disk import fill, mounted
 from tests.waiting import until
 
 SPACE_MIB = 24
@@ -22,29 +20,11 @@ REQUESTS = 8
 TABLES = ("memories", "envelopes")
 
 
-def mount(folder: Path) -> str:
-    """Mount a small file system in memory; return the reason if this isn't possible."""
-    if os.geteuid() != 0:
-        return "only root can mount a small disk"
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SPACE_MIB}m,mode=0777", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"no small disk can be mounted: {done.stderr.strip()}"
-
-
 @pytest.fixture
-def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder on a small disk of its own, which PostgreSQL's user may enter."""
-    folder = Path("/tmp") / f"ebbing-small-disk-{free_ports(1)[0]}"  # noqa: S108 - a mount point of this test
-    folder.mkdir()
-    reason = mount(folder)
-    if reason:
-        folder.rmdir()
-        pytest.skip(reason)
-    try:
+def small_disk() -> Iterator[Path]:
+    """A small disk that PostgreSQL's user may enter."""
+    with mounted(SPACE_MIB) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-        folder.rmdir()
 
 
 @pytest.fixture
@@ -64,14 +44,6 @@ def moved(plant: Plant, small_disk: Path) -> Iterator[Path]:
             for table in TABLES:
                 owner.execute(f"ALTER TABLE {table} SET TABLESPACE pg_default".encode())
             owner.execute("DROP TABLESPACE small")
-
-
-def fill(disk: Path) -> Path:
-    """Occupy the disk's free space, and return the file to delete."""
-    filler = disk / "filler"
-    with filler.open("wb") as file:
-        file.write(bytes(shutil.disk_usage(disk).free))
-    return filler
 
 
 def put_off(plant: Plant, key: str) -> float:

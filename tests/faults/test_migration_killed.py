@@ -113,7 +113,7 @@ def test_a_migration_killed_at_any_moment_is_finished_by_the_next_run(old_url: s
 
 
 def test_writers_wait_no_longer_than_the_migrations_lock_timeout_and_lose_nothing(old_url: str) -> None:
-    """A reader holds a lock, the migration queues behind it, and writers queue behind the migration until it gives up."""
+    """A reader holds a lock, the migration waits behind it, and writers behind the migration until it gives up."""
     stop, numbers, failures = threading.Event(), iter(range(20, 100_000)), list[BaseException]()
     written: list[int] = []
 

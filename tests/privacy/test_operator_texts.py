@@ -71,19 +71,24 @@ REASONS: dict[str, str] = {
         WORDS_OF_CODE,
     ),
     **dict.fromkeys(
-        ("api_keys.name", "tenants.name", "embedding_spaces.model", "embedding_spaces.embedder", "usage.host")
-        + ("usage.model",),
+        (
+            *("api_keys.name", "tenants.name", "embedding_spaces.model", "embedding_spaces.embedder"),
+            *("usage.host", "usage.model"),
+        ),
         NAMES,
     ),
     **dict.fromkeys(
-        ("erasures.scope", "erasures.aliases", "exports.subject", "jobs.parameters", "pca_samples.subject")
-        + ("recorded_searches.subject", "recorded_searches.thread", "recorded_searches.request")
-        + ("recorded_searches.bases", "holds.subject", "holds.thread", "holds.tags", "holds.categories", "holds.kinds"),
+        (
+            *("erasures.scope", "erasures.aliases", "exports.subject", "jobs.parameters", "pca_samples.subject"),
+            *("recorded_searches.subject", "recorded_searches.thread", "recorded_searches.request"),
+            *("recorded_searches.bases", "holds.subject", "holds.thread", "holds.tags", "holds.categories"),
+            "holds.kinds",
+        ),
         SUBJECTS,
     ),
     "audit.details": "`check_details` refuses everything except whole numbers, ids and fixed words",
-    "privacy_requests.identity_note": "deleted with the answer, and swept by the statement for notes on identity checks",
-    "policies.body": "limits, patterns and labels that `Policy` declares; no field of it takes a sentence about a person",
+    "privacy_requests.identity_note": "deleted with the answer, and swept by a statement for these notes",
+    "policies.body": "limits, patterns and labels that `Policy` declares; no field takes a sentence about a person",
     "alembic_version.version_num": WORDS_OF_CODE,
 }
 CONTENT_TABLES = {

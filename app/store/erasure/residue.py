@@ -66,7 +66,8 @@ SELECT count(*) FROM (
   SELECT unnest(ARRAY[reason, release_reason]) FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
   UNION ALL
   SELECT unnest(ARRAY[hold.reason, kept.placed->>'reason'])
-  FROM holds AS hold LEFT JOIN ebbing_keys.kept_holds AS kept ON kept.tenant_id = %(tenant)s AND kept.hold_id = hold.hold_id
+  FROM holds AS hold
+  LEFT JOIN ebbing_keys.kept_holds AS kept ON kept.tenant_id = %(tenant)s AND kept.hold_id = hold.hold_id
   WHERE hold.tenant_id = %(tenant)s AND hold.released_at IS NULL AND NOT EXISTS (
     SELECT FROM memories AS memory
     WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s::text AND {HOLDS})

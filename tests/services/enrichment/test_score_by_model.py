@@ -265,8 +265,8 @@ def test_what_is_scored_while_a_turn_is_held_keeps_the_turn(rated: Rated, monkey
     rated.send(DOCTOR)
     take = score_by_model._claim_texts
 
-    def take_early(tenant_id: UUID, version: str) -> Any:
-        found = take(tenant_id, version)
+    def take_early(tenant_id: UUID, version: str, *, is_probe: bool) -> Any:
+        found = take(tenant_id, version, is_probe=is_probe)
         if not found[0]:
             monkeypatch.undo()
             rated.send(RAIN)
