@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import psycopg
@@ -59,12 +60,12 @@ def test_one_memory_beside_a_flood_has_the_second_turn(service: Service, monkeyp
         assert 0 < service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) <= TURN_MOST
         assert api.post("/v1/memories", content=flood).status_code == 202, "the backlog is below its limit again"
 
-        def waits(stage: str) -> bool:
+        def has_passed(stage: str) -> bool:
             item = "SELECT FROM tenant_work WHERE tenant_id = %s AND stage = %s"
-            return bool(service.rows(item, quiet.tenant_id, stage))
+            return not service.rows(item, quiet.tenant_id, stage)
 
         for stage, run in STAGES.items():
-            assert turns_until(run, lambda stage=stage: not waits(stage)) <= 2, stage
+            assert turns_until(run, partial(has_passed, stage)) <= 2, stage
             done = service.one("SELECT count(*) FROM memories WHERE tenant_id = %s", flooding) - service.one(
                 "SELECT sum(cardinality(memory_ids)) FROM tenant_work WHERE tenant_id = %s AND stage = %s",
                 flooding,

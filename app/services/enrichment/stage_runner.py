@@ -149,7 +149,11 @@ def _occupy_seats(number: int) -> Iterator[None]:
 
 
 def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
-    """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage."""
+    """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage.
+
+    Then a tenant has one turn of indexing at a time, so that another process of the lane is free to store and index the
+    memories of its neighbours.
+    """
     size, lease_seconds = _turn_sizes[stage], _lease_seconds(stage)
     shared_limit = min(max(size.memories, _least_memories(stage)), limit)
     # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
@@ -161,7 +165,7 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
             after=after,
             limit=limit,
             lease_seconds=lease_seconds,
-            sharing=Sharing(shared_limit, size.is_shared(time.monotonic())),
+            sharing=Sharing(shared_limit, size.is_shared(time.monotonic()), one_turn=stage == work_queue.INDEX),
         )
         if claim is None:
             return None
