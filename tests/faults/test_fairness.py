@@ -9,7 +9,6 @@ import msgspec
 import psycopg
 import pytest
 
-from app.domain.turns import TurnSize
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain as ingest
 from tests.api.caller import Api
@@ -40,11 +39,9 @@ def turns_until(turn: Callable[[], object], happened: Callable[[], object], most
     pytest.fail(f"not within {most} turns")
 
 
-def test_one_memory_beside_a_flood_has_the_second_turn(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_memory_beside_a_flood_has_the_second_turn(service: Service) -> None:
     """F20: tenant A sends 100,000 memories, of which those over its backlog limit are refused; tenant B sends 1."""
     service.configure(tenant_backlog_memories=LIMIT, slice_seconds=1e-6)  # one turn per slice
-    # The sizes with which a process starts, whatever turns other tests have taken.
-    monkeypatch.setattr(stage_runner, "_turn_sizes", {stage: TurnSize(least=200, first=200) for stage in STAGES})
     flood = msgspec.json.encode([{"text": f"flood {n}"} for n in range(REQUEST)])
     with Api(service) as api:
         quiet = service.tenant()

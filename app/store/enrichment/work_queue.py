@@ -51,7 +51,7 @@ class WorkClaim:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How a claim is made if several tenants have work of the stage.
+    """Rules for claims while several tenants have work of the stage.
 
     Attributes:
         limit: Maximum number of memories of such a claim.
