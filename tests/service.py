@@ -256,6 +256,7 @@ def inside(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("app.store.core.database.create_engine", connections.create)
     monkeypatch.setenv("EBBING_DATABASE_URL", database_url)
     monkeypatch.setenv("EBBING_REDIS_URL", redis_url)
+    monkeypatch.setattr(stage_runner, "_turn_sizes", stage_runner.start_turn_sizes())
     # Otherwise loggers would retain the output stream of the first test that logged.
     monkeypatch.setattr("app.logs.configure", lambda _: None)
     structlog.configure(processors=[structlog.processors.JSONRenderer(default=repr)])

@@ -72,6 +72,7 @@ def test_help_has_examples_and_names_the_benchmarks() -> None:
     for name in (
         "ingest",
         "drain",
+        "flood",
         "stages",
         "search",
         "rating",

@@ -8,7 +8,16 @@ from uuid import UUID
 
 import redis
 
-from app.clients.redis.connection import BACKLOG, HELD, QUEUE, RING_MEMBERS, STREAM_PREFIX, script, stream_key
+from app.clients.redis.connection import (
+    BACKLOG,
+    HELD,
+    QUEUE,
+    RING_MEMBERS,
+    SHARED_TURNS,
+    STREAM_PREFIX,
+    script,
+    stream_key,
+)
 from app.domain.ingest.envelope import Envelope, MalformedEnvelope, decode_envelope
 from app.domain.ingest.ids import extract_base, extract_unix_ms
 
@@ -53,6 +62,10 @@ class Backlog:
         if tenant_id is not None:
             return self._client.xlen(stream_key(tenant_id))
         return max(int(self._client.hget(BACKLOG, "entries") or 0), 0)
+
+    def is_shared(self) -> bool:
+        """Return True if several tenants had entries a moment ago; then the drain takes short turns."""
+        return bool(self._client.exists(SHARED_TURNS))
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
         """Return the acceptance time of the oldest pending request, in milliseconds since 1970, or None.

@@ -56,13 +56,22 @@ Process = Callable[[UUID, Sequence[UUID]], int]
 # Tenant of each stage's last turn in this process. The next slice starts after it, so that slices that end early don't
 # always serve the same tenants.
 _last_turns: dict[str, UUID] = {}
-# Size of each stage's turns while tenants share it, from the speed of its turns here. With the least size, a turn's
-# fixed time is small beside its memories' time on an overloaded machine, too; slow embedders hardly have a fixed time.
-_turn_sizes: Final = {
-    work_queue.INDEX: TurnSize(least=200, first=200),
-    work_queue.EMBED: TurnSize(least=4, first=100),
-    work_queue.SCORE: TurnSize(least=200, first=200),
-}
+
+
+def start_turn_sizes() -> dict[str, TurnSize]:
+    """Return the size of each stage's turns while tenants share it, before any turn has told the speed.
+
+    With the least size, a turn's fixed time is small beside its memories' time on an overloaded machine, too; slow
+    embedders hardly have a fixed time.
+    """
+    return {
+        work_queue.INDEX: TurnSize(least=200, first=200),
+        work_queue.EMBED: TurnSize(least=4, first=100),
+        work_queue.SCORE: TurnSize(least=200, first=200),
+    }
+
+
+_turn_sizes = start_turn_sizes()
 _claiming = Lock()
 _free = Semaphore(EMBED_THREADS)
 _taking = Lock()
@@ -149,9 +158,15 @@ def _occupy_seats(number: int) -> Iterator[None]:
 
 
 def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
-    """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage."""
+    """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage.
+
+    Then a tenant has one turn of indexing at a time, so that another process of the lane is free to store and index the
+    memories of its neighbours.
+    """
     size, lease_seconds = _turn_sizes[stage], _lease_seconds(stage)
     shared_limit = min(max(size.memories, _least_memories(stage)), limit)
+    # A neighbour's memories that are being stored will soon have work here.
+    is_shared = size.is_shared(time.monotonic()) or backlog().is_shared()
     # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
     with _claiming, database.shared() as tx:
         claim = work_queue.claim(
@@ -161,7 +176,7 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
             after=after,
             limit=limit,
             lease_seconds=lease_seconds,
-            sharing=Sharing(shared_limit, size.is_shared(time.monotonic())),
+            sharing=Sharing(shared_limit, is_shared, one_turn=stage == work_queue.INDEX),
         )
         if claim is None:
             return None

@@ -51,15 +51,18 @@ class WorkClaim:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Rules of a claim while several tenants have work of the stage.
+    """Rules for claims while several tenants have work of the stage.
 
     Attributes:
         limit: Maximum number of memories of such a claim.
         is_shared: Claim like that even if only one tenant has work now.
+        one_turn: Claim nothing of a tenant whose turn has just begun, which leaves the lane's other processes to its
+            neighbours.
     """
 
     limit: int
     is_shared: bool = False
+    one_turn: bool = False
 
 
 def add(tx: Connection, stages: Sequence[str], tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
@@ -108,7 +111,10 @@ def claim(
         "recent": lease_seconds - TURN_SECONDS_MAX,
         "is_shared": sharing is not None and sharing.is_shared,
         "shared_limit": min(sharing.limit, limit) if sharing is not None else None,
+        "one_turn": sharing is not None and sharing.one_turn,
     }
+    if sharing is not None and sharing.one_turn and sharing.is_shared:
+        tx.execute(_ONE_CLAIM, {"name": f"claim {stage}"})  # otherwise two workers could claim a tenant at once
     rows = tx.execute(_CLAIM, values).all()
     if not rows and after != NIL:
         rows = tx.execute(_CLAIM, values | {"after": NIL}).all()
@@ -127,10 +133,10 @@ def claim(
     )
 
 
-# Tenants have work if an item is claimed, or may be: items postponed for a tenant without a budget don't count. While
-# tenants share the stage, a tenant whose turn has just begun gets no second one beside it, which leaves the stage's
-# other workers to its neighbours; if that turn takes long, or its worker died, it does. Its oldest items are compared,
-# since they are claimed first.
+_ONE_CLAIM = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+# A tenant has work if an item is claimed, or may be: items postponed because of its budget don't count. It is busy if
+# its oldest items were just claimed; only these are read, since they are claimed first.
 _CLAIM = text("""
 WITH RECURSIVE sharing AS MATERIALIZED (
   SELECT are_several, (are_several OR :is_shared) AND CAST(:shared_limit AS integer) IS NOT NULL AS is_shared
@@ -144,7 +150,7 @@ WITH RECURSIVE sharing AS MATERIALIZED (
 ), candidate AS (
   SELECT CAST(:after AS uuid) AS tenant_id, true AS is_busy
   UNION ALL
-  SELECT next.tenant_id, (SELECT is_shared FROM sharing) AND EXISTS (
+  SELECT next.tenant_id, :one_turn AND (SELECT is_shared FROM sharing) AND EXISTS (
     SELECT FROM (
       SELECT claim, claimed_until FROM tenant_work
       WHERE stage = :stage AND tenant_id = next.tenant_id ORDER BY work_id LIMIT :items

@@ -6,8 +6,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.clients.redis.connection import BACKLOG, TURNS
-from app.clients.redis.stream import RETRY_SECONDS, RETRY_SECONDS_MAX, TenantBatch, backlog, stream_reader
+from app.clients.redis.connection import BACKLOG, HELD, TURNS
+from app.clients.redis.stream import (
+    RETRY_SECONDS,
+    RETRY_SECONDS_MAX,
+    TenantBatch,
+    append_again,
+    backlog,
+    stream_reader,
+)
 from app.errors import BacklogFull
 from tests.service import Service
 
@@ -97,6 +104,41 @@ def test_old_turns_fade_from_the_drains_speed(service: Service, tenant_id: UUID)
     stream_reader().acknowledge(tenant_id, turn.fresh[:1], free=True)
     assert int(service.redis.hget(TURNS, f"{tenant_id}:settled") or 0) == 1000
     assert int(service.redis.hget(TURNS, f"{tenant_id}:since") or 0) >= since + 30_000
+
+
+# --- Crashes and replays ---
+
+
+def pending(service: Service, tenant_id: UUID) -> int:
+    return service.backlog().get(f"{tenant_id}:memories", 0)
+
+
+def test_what_two_workers_settle_is_subtracted_once(service: Service, tenant_id: UUID) -> None:
+    for _ in range(4):
+        service.post(tenant_id, ONE, memories=10)
+    late = take().fresh
+    service.redis.zadd(HELD, {str(tenant_id): 0})  # as if its worker had died
+    suspects = take().suspects
+    assert pending(service, tenant_id) == 40
+    stream_reader().acknowledge(tenant_id, suspects[:1], free=False)
+    assert pending(service, tenant_id) == 30
+    stream_reader().acknowledge(tenant_id, late[:2], free=False)
+    assert pending(service, tenant_id) == 20, "one of both was left"
+    stream_reader().acknowledge(tenant_id, suspects, free=True)
+    assert pending(service, tenant_id) == 0
+
+
+def test_a_replayed_entry_counts_like_any_request(service: Service, tenant_id: UUID) -> None:
+    service.configure(tenant_backlog_memories=100)
+    service.post(tenant_id, ONE, memories=60)
+    [dead] = take().fresh
+    stream_reader().acknowledge(tenant_id, [dead], free=True)
+    service.post(tenant_id, ONE, memories=60)
+    with pytest.raises(BacklogFull, match="60 memories are pending"):
+        append_again(tenant_id, dead, 1)
+    stream_reader().acknowledge(tenant_id, take().fresh, free=True)
+    append_again(tenant_id, dead, 1)
+    assert pending(service, tenant_id) == 60
 
 
 # --- Beside workers of the version before, whose scripts know neither field ---

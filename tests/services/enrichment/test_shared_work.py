@@ -38,7 +38,7 @@ def claim(after: UUID = NIL, *, is_shared: bool = False, most: int | None = None
             after=after,
             limit=LIMIT,
             lease_seconds=LEASE_SECONDS,
-            sharing=Sharing(SHARED, is_shared=is_shared),
+            sharing=Sharing(SHARED, is_shared=is_shared, one_turn=True),
         )
         if turn is not None and most is not None and len(turn.memory_ids) > most:
             return work_queue.narrow_claim(tx, turn, most, LEASE_SECONDS)
@@ -156,6 +156,6 @@ def test_workers_serve_each_tenant_in_turn_and_each_memory_once(
         assert left[turn.tenant_id] >= Counter(turn.memory_ids), "each memory is claimed once"
         left[turn.tenant_id] -= Counter(turn.memory_ids)
         served = {held.tenant_id for held in at_work.values()}
-        for tenant_id, memories in left.items():
-            missed[tenant_id] = 0 if tenant_id in served or not memories else missed[tenant_id] + 1
+        for tenant_id, waiting in left.items():
+            missed[tenant_id] = 0 if tenant_id in served or not waiting else missed[tenant_id] + 1
             assert missed[tenant_id] <= workers * len(left), "a worker serves every other tenant at most once before"

@@ -7,13 +7,14 @@ from uuid import UUID
 
 import pytest
 
+from app.clients.redis.connection import SHARED_TURNS
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from tests.service import Service
 
 
 class Clock:
-    """A clock that advances when it is told to."""
+    """A clock that stands still until a test sets it."""
 
     seconds = 0.0
 
@@ -59,3 +60,16 @@ def test_while_requests_wait_to_be_stored_a_slice_of_indexing_still_serves_many_
 
     assert stage_runner.run_index_stage() == 3
     assert stage_runner.run_index_stage() == 1
+
+
+def test_a_stage_has_short_turns_as_soon_as_the_drain_has(service: Service) -> None:
+    flood, quiet = (service.tenant().tenant_id for _ in range(2))
+    service.send(quiet, "a word")
+    drain.drain_streams()
+    assert stage_runner.run_index_stage() == 1
+    service.send(flood, *(f"memory {number}" for number in range(250)))
+    drain.drain_streams()
+    service.configure(slice_seconds=1e-6)  # one turn per slice
+    assert stage_runner.run_index_stage() == 200
+    service.redis.delete(SHARED_TURNS)
+    assert stage_runner.run_index_stage() == 50
