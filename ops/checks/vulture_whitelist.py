@@ -6,6 +6,7 @@ from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.strength import importance, review
 from app.domain.tiers import tier_decision
+from app.secret_settings import SecretFiles, SecretFileSettings
 from app.services.privacy.export_archive import _Sink
 from app.services.strength import linked_reinforcement
 from app.store.strength import states
@@ -43,3 +44,6 @@ _Sink.writable
 # read by tests
 metrics.read_counters
 tier_decision.fresh_facts
+# called by pydantic-settings
+SecretFiles.get_field_value
+SecretFileSettings.settings_customise_sources

@@ -138,7 +138,7 @@ def secret_files() -> Iterator[Finding]:
     for variable, path in exposed:
         yield attention("secret_files", f"{path} ({variable}) is readable by all users", f"run `chmod 400 {path}`")
     if not exposed and (files := list_files(Settings)):
-        yield ok("secret_files", f"{len(files)}, none readable by all users")
+        yield ok("secret_files", f"{len(files)} in use, none readable by all users")
 
 
 def log_ins() -> Iterator[Finding]:
