@@ -43,7 +43,7 @@ def is_in_namespace() -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the plan; return 1, after printing the seed and what is wrong, if anything is."""
+    """Run the plan, or until SIGINT a part of it; return 1, after printing the seed and what is wrong, if anything is."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="seed of the plan; drawn and printed without it")
     parser.add_argument("--minutes", type=float, default=3, help="duration of the faults (%(default)s)")
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     folder.chmod(0o711)
     calm = min(max(given.minutes * 60 * CALM_SHARE, CALM_SECONDS[0]), CALM_SECONDS[1])
     run = Run(folder, make_plan(seed, given.minutes, groups), seed, calm, is_private=is_private)
+    signal.signal(signal.SIGINT, lambda *_: run.cut_short())
     try:
         run.run()
     except Exception as error:  # noqa: BLE001 - becomes a finding, beside those of the load
