@@ -25,7 +25,7 @@ from tests.chaos.plan import GROUPS, make_plan
 
 PRIVATE = "EBBING_CHAOS_PRIVATE"
 CALM_SHARE = 0.1
-CALM_SECONDS = (40.0, 150.0)
+CALM_SECONDS = (25.0, 150.0)
 
 
 def is_in_namespace() -> bool:
@@ -43,7 +43,7 @@ def is_in_namespace() -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the plan; return 1, after printing the seed and what is wrong, if anything is."""
+    """Run the plan, until SIGINT at most; return 1, after printing the seed and what is wrong, if anything is."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="seed of the plan; drawn and printed without it")
     parser.add_argument("--minutes", type=float, default=3, help="duration of the faults (%(default)s)")
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     folder.chmod(0o711)
     calm = min(max(given.minutes * 60 * CALM_SHARE, CALM_SECONDS[0]), CALM_SECONDS[1])
     run = Run(folder, make_plan(seed, given.minutes, groups), seed, calm, is_private=is_private)
+    signal.signal(signal.SIGINT, lambda *_: run.cut_short())
     try:
         run.run()
     except Exception as error:  # noqa: BLE001 - becomes a finding, beside those of the load

@@ -26,7 +26,7 @@ TENANTS: Final = 3
 CHECK_EVERY: Final = 40
 RECOVERY_SECONDS: Final = 3 * PATIENCE_SECONDS
 POISONS: Final = 2
-WARM_SECONDS: Final = 20.0
+WARM_SECONDS: Final = 10.0
 SETTINGS: Final = {
     "EBBING_CLAIM_IDLE_SECONDS": "2",
     "EBBING_LEASE_SECONDS": "3",
@@ -52,6 +52,7 @@ class Run:
         self.clients: list[Client] = []
         self.tenants: list[Client] = []
         self.recoveries: list[float] = []
+        self._is_cut_short = False
         self.findings: list[str] = []
         self.report: dict[str, Any] = {"seed": seed, "planned": len(plan), "left_out": self.home.left_out}
 
@@ -62,6 +63,10 @@ class Run:
         self._provider.close()
         for client in self.clients:
             client.close()
+
+    def cut_short(self) -> None:
+        """Begin no more faults, and go on to the verdict."""
+        self._is_cut_short = True
 
     def run(self) -> None:
         """Start the service, go through the plan, and judge."""
@@ -104,8 +109,8 @@ class Run:
 
     def _start_load(self) -> None:
         steps: dict[int, tuple[Callable[[Client], Callable[[], None]], float]] = {
-            0: (lambda client: client.ingest, 0.3),
-            1: (lambda client: client.act, 0.15),
+            0: (lambda client: client.ingest, 0.5),
+            1: (lambda client: client.act, 0.3),
             2: (lambda client: client.operate, 6.0),
         }
         for index, client in enumerate(self.clients):
@@ -118,6 +123,8 @@ class Run:
         began, begun = time.monotonic(), 0
         for at, is_begin, fault in timeline(self.plan):
             time.sleep(max(0.0, began + at - time.monotonic()))
+            if self._is_cut_short:
+                break
             paused = time.monotonic()
             if not is_begin:
                 self.faults.end(fault)
