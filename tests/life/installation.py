@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
+from app.services.enrichment import stage_runner
 from app.services.erasure import execution, ledger, restore_replay
+from app.services.ingest import drain
 from app.services.jobs import runner
 from app.store.core import database
+from app.store.enrichment import work_queue
 from tests.api.caller import Api
 from tests.service import Tenant
 
@@ -35,6 +38,11 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
   AND relname <> 'alembic_version' ORDER BY 1
 """
 ROUNDS = 1000
+STAGES: Final = {
+    work_queue.INDEX: stage_runner.run_index_stage,
+    work_queue.EMBED: stage_runner.embed,
+    work_queue.SCORE: stage_runner.run_score_stage,
+}
 
 
 @dataclass
@@ -89,15 +97,19 @@ class Installation:
 
     def work(self) -> None:
         """Do all pending work: the stream, the stages and due jobs, until there is none."""
-        self.service.work()
         for _ in range(ROUNDS):
+            if self.service.backlog().get("entries"):
+                drain.drain_streams()
+            stages = {stage for (stage,) in self.service.rows("SELECT DISTINCT stage FROM tenant_work")}
+            for stage, run in STAGES.items():
+                if stage in stages:
+                    run()
             due = [job_id for (job_id,) in self.service.rows(DUE)]
-            if not due:
-                return
             for job_id in due:
                 self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
                 runner.run_slice(job_id)
-            self.service.work()
+            if not stages and not due:
+                return
         raise AssertionError(f"jobs without an end: {self.service.rows('SELECT kind, status, log FROM jobs')[-3:]}")
 
     def erase_due(self, tenant: Tenant) -> None:

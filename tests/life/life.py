@@ -100,7 +100,7 @@ class World:
         number, letters = self.codes, ""
         while number:
             number, rest = divmod(number, 20)
-            letters += "bcdfghjklmnpqrstvwxz"[rest]
+            letters += "bcdfghjklmnprstvwxyz"[rest]
         return f"q{letters}q"
 
     def text(self) -> tuple[str, str]:
@@ -110,7 +110,7 @@ class World:
 
     def pick(self, *, tier: str | None = None, number: int = 1) -> list[Remembered]:
         """Return distinct visible memories by chance; none if there are too few."""
-        among = [each for each in self.model.visible().values() if tier is None or each.tier == tier]
+        among = [each for each in self.model.visible().values() if tier in {None, each.tier} and not each.is_lost]
         return self.chance.sample(among, number) if len(among) >= number else []
 
     def new_memory(self) -> tuple[str, dict[str, Any]]:

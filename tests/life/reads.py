@@ -50,7 +50,7 @@ def search(world: World) -> None:
         if memory.id not in {each["id"] for each in results}:
             raise Difference(f"a search for {memory.code} in {tiers} doesn't find {memory.id}: {world.describe_memory(memory)}")
     if reinforce and results:
-        world.place.service.work()
+        world.place.work()
         for result in results:
             if result["score"] >= results[0]["score"] and result["id"] in visible:
                 world.count_use(visible[result["id"]], session)
@@ -249,4 +249,5 @@ def check_remains(world: World, since: dict[int, int]) -> None:
         for code in sorted(gone)[:10]:
             found = traces.in_tables(world.api.service, code) + traces.in_redis(world.api.service.redis, code)
             if found := [each for each in found if not each.startswith("ebbing:idem")]:
-                raise Difference(f"the word {code} of an erased memory is in {found}")
+                rows = world.api.service.rows("SELECT * FROM memories WHERE memories::text LIKE %s", f"%{code}%")
+                raise Difference(f"the word {code} of an erased memory is in {found}: {rows[:2]}")

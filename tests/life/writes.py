@@ -67,7 +67,7 @@ def repeat_request(world: World) -> None:
 
 def upsert(world: World) -> None:
     """Send a memory again under its external id: it is updated, and the new id is an alias."""
-    known = [each for each in world.model.visible().values() if each.fields["external_id"]]
+    known = [each for each in world.model.visible().values() if each.fields["external_id"] and not each.is_lost]
     if not known:
         return
     memory = world.chance.choice(known)
@@ -176,7 +176,7 @@ def observe(world: World) -> None:
     session = world.chance.choice(("one", "two", world.word()))
     ids = [each.aliases[-1] if each.aliases and world.chance.random() < 0.5 else each.id for each in picked]
     world.call("POST", "/v1/observations", 202, json={"ids": [*ids, str(uuid4())], "session": session})
-    world.place.service.work()
+    world.place.work()
     for memory in picked:
         world.count_use(memory, session)
     fetch_cold(world, picked)
