@@ -27,10 +27,10 @@ SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND (not_before IS
 ORDER BY created_at, job_id
 """
 COLUMNS = """
-SELECT table_schema, table_name, array_agg(column_name::text), array_agg(data_type::text)
+SELECT table_schema, table_name, array_agg(column_name::text)
 FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
 WHERE table_schema IN ('public', 'ebbing_keys') AND table_type = 'BASE TABLE' AND is_generated = 'NEVER'
-  AND data_type IN ('timestamp with time zone', 'date')
+  AND data_type = 'timestamp with time zone'
 GROUP BY 1, 2 ORDER BY 1, 2
 """
 TABLES = """
@@ -82,15 +82,11 @@ class Installation:
     @cached_property
     def _shifts(self) -> list[tuple[str, sql.Composed]]:
         statements = []
-        for schema, table, columns, kinds in self.service.rows(COLUMNS):
+        for schema, table, columns in self.service.rows(COLUMNS):
             if table.startswith("audit"):  # their times are part of the hash chain
                 continue
-            moved = [
-                sql.SQL("{0} = {0} - " + ("make_interval(days => %(days)s)" if "time" in kind else "%(days)s::int")).format(
-                    sql.Identifier(column)
-                )
-                for column, kind in zip(columns, kinds, strict=True)
-            ]
+            names = map(sql.Identifier, columns)
+            moved = [sql.SQL("{0} = {0} - make_interval(days => %(days)s)").format(name) for name in names]
             shift = sql.SQL("UPDATE {} SET {}").format(sql.Identifier(schema, table), sql.SQL(", ").join(moved))
             statements.append((schema, shift))
         return statements
@@ -110,7 +106,8 @@ class Installation:
                 runner.run_slice(job_id)
             if not stages and not due:
                 return
-        raise AssertionError(f"jobs without an end: {self.service.rows('SELECT kind, status, log FROM jobs')[-3:]}")
+        unfinished = self.service.rows("SELECT kind, status, log FROM jobs ORDER BY created_at")[-3:]
+        raise AssertionError(f"jobs without an end: {unfinished}")
 
     def erase_due(self, tenant: Tenant) -> None:
         """Carry out the deletions whose grace period is over, as a night does."""

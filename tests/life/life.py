@@ -66,7 +66,7 @@ class World:
         self.api, self.place, self.seed = api, installation, seed
         self.number = 0
         self.codes = 0
-        self.chance = random.Random(seed)  # noqa: S311 - a test's choices
+        self.chance = random.Random(seed)
         self.done: Counter[str] = Counter()
         """Operations by name, and what they met with."""
         self.trail: list[str] = []
@@ -95,13 +95,13 @@ class World:
         return answer
 
     def word(self) -> str:
-        """Return a word that no memory has had: letters only, so that it isn't taken for a number or a date."""
+        """Return a word that no memory has had, which no number can contain, not even as hexadecimal digits."""
         self.codes += 1
         number, letters = self.codes, ""
         while number:
             number, rest = divmod(number, 20)
             letters += "bcdfghjklmnprstvwxyz"[rest]
-        return f"q{letters}q"
+        return f"qz{letters}q"
 
     def text(self) -> tuple[str, str]:
         """Return a word of its own and a text with it."""

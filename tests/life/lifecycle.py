@@ -10,12 +10,12 @@ from zipfile import ZipFile
 
 from app.domain.policy.policy import Policy
 from tests.life.life import MANY, Difference, World
-from tests.life.model import Asked, seconds
+from tests.life.model import Asked, Model, seconds
 from tests.life.writes import send
 
 MOVES: Final = {"archive": ("active", "archived"), "cold": ("archived", "cold"), "delete": ("cold", "deleted")}
 GRACE_DAYS: Final = (0, 0, 5, 10)
-ALIKE: Final = "the old boat lies in the harbour and waits for rain while the fishermen drink tea and mend their nets, {}"
+ALIKE: Final = "the old boat lies in the harbour and waits for rain while fishermen drink tea and mend their nets, {}"
 LOWER: Final = ("active", "archived", "cold", "deleted")
 
 
@@ -121,9 +121,7 @@ def delete(world: World) -> None:
         return
     made = world.call("DELETE", f"/v1/memories/{memory.id}", 202).json()
     after = seconds(made["erase_after"])
-    world.model.erasures[made["erasure_id"]] = Asked(
-        made["erasure_id"], {"ids": [memory.id]}, after, is_deletion=True
-    )
+    world.model.erasures[made["erasure_id"]] = Asked(made["erasure_id"], {"ids": [memory.id]}, after, is_deletion=True)
     again = world.call("DELETE", f"/v1/memories/{memory.id}", 202).json()
     if again["erasure_id"] != made["erasure_id"]:
         raise Difference("a repeated deletion made another erasure")
@@ -191,7 +189,8 @@ def export(world: World) -> None:
     found = [json.loads(line)["memory"] for line in lines]
     everything = [each for each in world.model.memories.values() if not each.is_lost]
     lost = world.model.memories.keys() - {each.id for each in everything}
-    own = {each["memory_id"]: each["text"] for each in found if each["made_by"] == "caller" and each["memory_id"] not in lost}
+    sent = [each for each in found if each["made_by"] == "caller" and each["memory_id"] not in lost]
+    own = {each["memory_id"]: each["text"] for each in sent}
     wanted = {each.id: each.fields["text"] for each in everything if each.fields["subject"] == subject}
     world.met("export with memories" if own else "empty export")
     if own != wanted:
@@ -278,32 +277,39 @@ def restore_backup(world: World) -> None:
         [(model, counted)] = person.former
         since = person.model
         model.shift(days)
-        gone = {memory_id for memory_id, _ in since.gone}
-        person.requests = []
         person.model, person.counted = model, {key: at - days * 86_400 for key, at in counted.items()}
-        erased = [each for each in since.erasures.values() if each.status in {"verified", "held"}]
-        for erasure in erased:
-            model.erasures.pop(erasure.id, None)  # the replay of one that finds nothing here isn't listed
-            if erasure.status == "held":
-                model.erasures[erasure.id] = erasure
-        for memory in model.memories.values():
-            later = since.memories.get(memory.id)
-            if memory.tier == "cold" and (later is None or later.thaws != memory.thaws):
-                memory.is_lost = True
-                world.met("text lost with its key")
-        by_decay = gone.difference(
-            each.id for each in model.memories.values() if any(one.matches(each) for one in erased)
-        )
-        model.holds = dict(since.holds) | model.holds
-        model.remove([each for each in gone - by_decay if each in model.memories])
-        for erasure in since.erasures.values():
-            if erasure.status == "grace":
-                model.erasures[erasure.id] = erasure
+        person.requests = []
+        lose_texts(world, model, since)
+        replay(world, model, since)
         for erasure in model.erasures.values():
             if erasure.status == "grace":  # the key store's copy of a request has the dates of its day, as JSON
                 world.self = person
                 shown = world.call("GET", f"/v1/privacy/erasures/{erasure.id}").json()
                 erasure.erase_after = seconds(shown["erase_after"])
-        world.met("erased since the backup" if erased else "nothing erased since the backup")
-        model.gone += [each for each in since.gone if each[0] not in model.memories and each not in model.gone]
     finish_due(world)
+
+
+def lose_texts(world: World, model: Model, since: Model) -> None:
+    """Mark the memories that are in cold storage in the copy, and whose keys were destroyed since."""
+    for memory in model.memories.values():
+        later = since.memories.get(memory.id)
+        if memory.tier == "cold" and (later is None or later.thaws != memory.thaws):
+            memory.is_lost = True
+            world.met("text lost with its key")
+
+
+def replay(world: World, model: Model, since: Model) -> None:
+    """Let the copy's model know what the key store knows: erasures, requests and holds since the copy was made."""
+    erased = [each for each in since.erasures.values() if each.status in {"verified", "held"}]
+    for erasure in erased:
+        model.erasures.pop(erasure.id, None)  # the replay of one that finds nothing here isn't listed
+        if erasure.status == "held":
+            model.erasures[erasure.id] = erasure
+    model.holds = dict(since.holds) | model.holds
+    gone = {memory_id for memory_id, _ in since.gone} & model.memories.keys()
+    model.remove(each for each in gone if any(one.matches(model.memories[each]) for one in erased))
+    for erasure in since.erasures.values():
+        if erasure.status == "grace":
+            model.erasures[erasure.id] = erasure
+    model.gone += [each for each in since.gone if each[0] not in model.memories and each not in model.gone]
+    world.met("erased since the backup" if erased else "nothing erased since the backup")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -65,9 +66,10 @@ def live(world: World, steps: int) -> None:
     """Go through a life; a failure names the seed and the step, which replay it."""
     since: dict[int, int] = {}
     for number in range(1, steps + 1):
-        world.chance = random.Random(f"{world.seed} {number}")  # noqa: S311 - a test's choices
+        world.chance = random.Random(f"{world.seed} {number}")
         world.self = world.chance.choice(world.people)
         way = weighted(world.chance, WAYS)
+        world.trail.append(f"step {number}: {way.__name__}")
         try:
             way(world)
             if number % FULL_EVERY == 0 or number == steps:
@@ -75,11 +77,11 @@ def live(world: World, steps: int) -> None:
             if number % REMAINS_EVERY == 0 or number == steps:
                 reads.check_remains(world, since)
         except Exception as error:
-            print(*world.trail[-TRAIL:], sep="\n")
-            replay = f"EBBING_TEST_LIFE={world.seed}:{number}"
-            raise AssertionError(f"step {number} ({way.__name__}) of the life {world.seed}; replay: {replay}") from error
+            sys.stdout.write("\n".join(world.trail[-TRAIL:]))
+            at = f"step {number} ({way.__name__}) of the life {world.seed}"
+            raise AssertionError(f"{at}; replay: EBBING_TEST_LIFE={world.seed}:{number}") from error
         world.done[way.__name__] += 1
-    print(f"life {world.seed}, {steps} steps: {dict(sorted(world.done.items()))}")
+    sys.stdout.write(f"life {world.seed}, {steps} steps: {dict(sorted(world.done.items()))}\n")
 
 
 @pytest.fixture

@@ -44,7 +44,8 @@ def ingest_chat(world: World) -> None:
     if len(world.model.memories) >= MANY:
         return
     codes = [world.word() for _ in range(2)]
-    messages = [{"role": role, "content": f"so {code}"} for role, code in zip(("user", "assistant"), codes, strict=True)]
+    said = zip(("user", "assistant"), codes, strict=True)
+    messages = [{"role": role, "content": f"so {code}"} for role, code in said]
     shared = {"subject": world.chance.choice(SUBJECTS), "thread": "harbour"}
     shared = {name: value for name, value in shared.items() if value}
     ids = world.call("POST", "/v1/memories", 202, json={"messages": messages, **shared}).json()["ids"]
@@ -82,8 +83,8 @@ def upsert(world: World) -> None:
         return
     world.met(f"external id sent again: {memory.tier}")
     was_subject = memory.fields["subject"]
-    fields = {name: given.get(name) for name in memory.fields} | {name: given.get(name, empty) for name, empty in CLEARED.items()}
-    memory.fields = fields
+    fields = {name: given.get(name) for name in memory.fields}
+    memory.fields = fields | {name: given.get(name, empty) for name, empty in CLEARED.items()}
     memory.code = code
     memory.codes.append(code)
     memory.aliases.append(new_id)
