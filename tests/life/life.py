@@ -176,17 +176,20 @@ class World:
         letters = rows("SELECT stage, reason, memory_ids FROM dead_letters")
         return f"pending {pending}, dead letters {letters}, backlog {self.api.service.backlog()}"
 
-    def describe_memory(self, memory: Remembered) -> str:
-        """Return the rows that a search needs of a memory, for a message."""
-        tables = ("memories", "memory_state", "memory_words", "embeddings", "hidden_memories", "supersessions")
-        found = {
+    def describe(self, memory_id: str) -> str:
+        """Return what the service and the models have about a memory, for the output of a failure."""
+        tables = ("memories", "memory_state", "memory_words", "hidden_memories", "cold_memories", "lineage")
+        rows = {
             table: self.api.service.rows(
-                f"SELECT one.* FROM {table} AS one WHERE memory_id = %s",  # noqa: S608 - constants
-                UUID(memory.id),
+                f"SELECT to_jsonb(one) FROM {table} AS one WHERE memory_id = %s",  # noqa: S608 - constants
+                UUID(memory_id),
             )
             for table in tables
         }
-        return f"{found}"[:2000]
+        erasures = self.api.service.rows("SELECT erasure_id, kind, status, scope, cut FROM erasures")
+        models = [person.model.memories.get(memory_id) for person in self.people]
+        expected = [person.model.erasures for person in self.people]
+        return f"{memory_id}: rows {rows}, erasures {erasures}, models {models}, their erasures {expected}"
 
     def count_use(self, memory: Remembered, session: str) -> None:
         """Let a use count in the model unless its session used the memory within the refractory period."""

@@ -48,7 +48,7 @@ def search(world: World) -> None:
             raise Difference(f"a search returned the superseded memory {result['id']}")
     is_found = memory.id in {each["id"] for each in results}
     if memory.id in visible and memory.tier in tiers and memory.id not in superseded and not is_found:
-        raise Difference(f"a search for {memory.code} in {tiers} lacks {memory.id}: {world.describe_memory(memory)}")
+        raise Difference(f"a search for {memory.code} in {tiers} lacks {memory.id}")
     if reinforce and results:
         world.place.work()
         for result in results:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ MANY_STEPS: Final = 10_000
 FULL_EVERY: Final = 20
 REMAINS_EVERY: Final = 200
 TRAIL: Final = 60
+IDS: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 WAYS: Final[tuple[tuple[int, Callable[[World], None]], ...]] = (
     (10, writes.ingest),
     (4, writes.ingest_batch),
@@ -77,7 +79,7 @@ def live(world: World, steps: int) -> None:
             if number % REMAINS_EVERY == 0 or number == steps:
                 reads.check_remains(world, since)
         except Exception as error:
-            sys.stdout.write("\n".join(world.trail[-TRAIL:]))
+            sys.stdout.write("\n".join([*world.trail[-TRAIL:], *map(world.describe, IDS.findall(str(error))[:5]), ""]))
             at = f"step {number} ({way.__name__}) of the life {world.seed}"
             raise AssertionError(f"{at}; replay: EBBING_TEST_LIFE={world.seed}:{number}") from error
         world.done[way.__name__] += 1
