@@ -132,7 +132,7 @@ class World:
             given["external_id"] = f"key {code}"
         return code, {name: value for name, value in given.items() if value is not None}
 
-    def learn(self, memory_id: str, code: str, given: dict[str, Any]) -> Remembered:
+    def learn(self, memory_id: str, code: str, given: dict[str, Any], at: float | None = None) -> Remembered:
         """Add a memory that was accepted to the model."""
         fields = {
             "text": given["text"],
@@ -141,7 +141,7 @@ class World:
             "metadata": given.get("metadata", {}),
         }
         return self.model.accept(
-            memory_id, code, fields, moment_of(memory_id), given.get("salience"), given.get("multiplier", 1.0)
+            memory_id, code, fields, at or moment_of(memory_id), given.get("salience"), given.get("multiplier", 1.0)
         )
 
     def met(self, what: str) -> None:

@@ -11,11 +11,11 @@ from zipfile import ZipFile
 from app.domain.policy.policy import Policy
 from tests.life.life import MANY, Difference, World
 from tests.life.model import Asked, Model, seconds
-from tests.life.writes import send
 
 MOVES: Final = {"archive": ("active", "archived"), "cold": ("archived", "cold"), "delete": ("cold", "deleted")}
 GRACE_DAYS: Final = (0, 0, 5, 10)
 ALIKE: Final = "the old boat lies in the harbour and waits for rain while fishermen drink tea and mend their nets, {}"
+SETTLED_DAYS: Final = 8
 LOWER: Final = ("active", "archived", "cold", "deleted")
 
 
@@ -213,12 +213,18 @@ def change_policy(world: World) -> None:
 
 
 def consolidate(world: World) -> None:
-    """Propose merges, mostly after sending similar memories and letting them age."""
+    """Propose merges, mostly after sending similar memories with ids of days ago, and letting these days pass."""
     if world.chance.random() < 0.7 and len(world.model.memories) < MANY:
         subject, codes = world.chance.choice(("ann", "bob", "carol")), [world.word() for _ in range(6)]
-        send(world, [{"text": ALIKE.format(code), "subject": subject} for code in codes], codes)
-        world.advance(8)
+        given = [{"text": ALIKE.format(code), "subject": subject} for code in codes]
+        ids = world.api.service.send(world.self.tenant.tenant_id, *given, days=SETTLED_DAYS)
+        for memory_id, code, each in zip(ids, codes, given, strict=True):
+            world.learn(str(memory_id), code, each, time.time())
+        world.settle()
+        world.advance(SETTLED_DAYS)
         finish_due(world)
+        tenant_id = world.self.tenant.tenant_id
+        world.api.service.rows("DELETE FROM consolidation_marks WHERE tenant_id = %s", tenant_id)
     world.call("POST", "/v1/maintenance/consolidate", 202, json={})
     world.settle()
 
@@ -301,13 +307,13 @@ def lose_texts(world: World, model: Model, since: Model) -> None:
 def replay(world: World, model: Model, since: Model) -> None:
     """Let the copy's model know what the key store knows: erasures, requests and holds since the copy was made."""
     erased = [each for each in since.erasures.values() if each.status in {"verified", "held"}]
+    model.holds = dict(since.holds) | model.holds
+    model.accepted = since.accepted
     for erasure in erased:
         model.erasures.pop(erasure.id, None)  # the replay of one that finds nothing here isn't listed
+        model.finish(erasure)
         if erasure.status == "held":
             model.erasures[erasure.id] = erasure
-    model.holds = dict(since.holds) | model.holds
-    gone = {memory_id for memory_id, _ in since.gone} & model.memories.keys()
-    model.remove(each for each in gone if any(one.matches(model.memories[each]) for one in erased))
     for erasure in since.erasures.values():
         if erasure.status == "grace":
             model.erasures[erasure.id] = erasure

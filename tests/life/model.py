@@ -238,7 +238,7 @@ class Model:
             np.array([now]), salience=float(np.float32(salience or 0)), kind=kind, multiplier=np.float32(multiplier)
         )
         self.accepted += 1
-        memory = Remembered(memory_id, self.accepted, code, fields, state, self.times().at(now).version, codes=[code])
+        memory = Remembered(memory_id, self.accepted, code, fields, state, self.eras[-1][0], codes=[code])
         memory.is_scored = salience is not None
         self.memories[memory_id] = memory
         return memory

@@ -57,8 +57,8 @@ WAYS: Final[tuple[tuple[int, Callable[[World], None]], ...]] = (
     (3, lifecycle.cancel),
     (1, lifecycle.export),
     (1, lifecycle.change_policy),
-    (2, lifecycle.consolidate),
-    (3, lifecycle.decide_merge),
+    (3, lifecycle.consolidate),
+    (5, lifecycle.decide_merge),
     (1, lifecycle.back_up),
     (1, lifecycle.restore_backup),
 )
