@@ -7,12 +7,16 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from uuid import uuid4
 
+import httpx
 import pytest
 
+from app.services.ingest import drain
 from ops.upgrade import findings
 from ops.upgrade.installation import ROOT, differing_pins
-from ops.upgrade.load import Book
+from ops.upgrade.load import Book, Caller
+from tests.service import Service
 
 METRICS = """
 # HELP ebbing_jobs_total Jobs.
@@ -77,6 +81,49 @@ def test_errors_in_logs_are_listed_by_process_except_provoked_dead_letters(tmp_p
         "new-worker-ingest: task_failed ingest.drain KeyError (×2)",
         "new-worker-ingest: Traceback (most recent (×1)",
     ]
+
+
+def test_a_refusal_for_the_moment_needs_retry_after_and_any_other_5xx_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ops.upgrade.load.PAUSE_SECONDS", 0)
+    answers = iter((httpx.Response(503, headers={"retry-after": "1"}), httpx.Response(503), httpx.Response(500)))
+    caller = Caller(Book(), [("old", "http://old")], "key", "seed")
+    caller._http = httpx.Client(transport=httpx.MockTransport(lambda _: next(answers)))
+    caller.ask("stats", "GET", "/v1/stats")
+    assert caller.book.wrong == ["old: stats returned 503 () without Retry-After", "old: stats returned 500 ()"]
+
+
+def test_a_request_without_an_answer_in_time_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.upgrade.load.PAUSE_SECONDS", 0)
+    answers = iter((httpx.ReadTimeout("too late"), httpx.ConnectError("gone"), None))
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        if (error := next(answers)) is not None:
+            raise error
+        return httpx.Response(200)
+
+    caller = Caller(Book(), [("old", "http://old")], "key", "seed")
+    caller._http = httpx.Client(transport=httpx.MockTransport(answer))
+    caller.ask("stats", "GET", "/v1/stats")
+    assert caller.book.wrong == ["old: stats had no answer in time"]
+
+
+def test_a_tenants_accepted_memories_are_stored_deleted_or_erased_and_with_no_other(service: Service) -> None:
+    one, other = service.tenant(), service.tenant()
+    mine = {str(each) for each in service.send(one.tenant_id, "tea", "soup")}
+    theirs = {str(each) for each in service.send(other.tenant_id, "rain")}
+    drain.drain_streams()
+
+    def check(accepted: set[str], deleted: set[str]) -> list[str]:
+        departed = findings.Departed(deleted, set())
+        return findings.check_tenant(service.database_url, str(one.tenant_id), accepted, departed, "one")
+
+    assert check(mine, set()) == []
+    lost = str(uuid4())
+    assert check(mine | {lost}, {lost}) == []
+    assert check(mine | {lost}, set()) == ["one: 1 accepted memories are neither stored, deleted nor erased"]
+    assert check(theirs, theirs) == ["one: 1 memories are stored with another tenant"]
 
 
 @pytest.mark.slow

@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
+from app.services.enrichment import stage_runner
 from app.services.erasure import execution, ledger, restore_replay
+from app.services.ingest import drain
 from app.services.jobs import runner
 from app.store.core import database
+from app.store.enrichment import work_queue
 from tests.api.caller import Api
 from tests.service import Tenant
 
@@ -24,10 +27,10 @@ SELECT job_id FROM jobs WHERE status IN ('queued', 'running') AND (not_before IS
 ORDER BY created_at, job_id
 """
 COLUMNS = """
-SELECT table_schema, table_name, array_agg(column_name::text), array_agg(data_type::text)
+SELECT table_schema, table_name, array_agg(column_name::text)
 FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
 WHERE table_schema IN ('public', 'ebbing_keys') AND table_type = 'BASE TABLE' AND is_generated = 'NEVER'
-  AND data_type IN ('timestamp with time zone', 'date')
+  AND data_type = 'timestamp with time zone'
 GROUP BY 1, 2 ORDER BY 1, 2
 """
 TABLES = """
@@ -35,6 +38,11 @@ SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND rel
   AND relname <> 'alembic_version' ORDER BY 1
 """
 ROUNDS = 1000
+STAGES: Final = {
+    work_queue.INDEX: stage_runner.run_index_stage,
+    work_queue.EMBED: stage_runner.embed,
+    work_queue.SCORE: stage_runner.run_score_stage,
+}
 
 
 @dataclass
@@ -74,31 +82,32 @@ class Installation:
     @cached_property
     def _shifts(self) -> list[tuple[str, sql.Composed]]:
         statements = []
-        for schema, table, columns, kinds in self.service.rows(COLUMNS):
+        for schema, table, columns in self.service.rows(COLUMNS):
             if table.startswith("audit"):  # their times are part of the hash chain
                 continue
-            moved = [
-                sql.SQL("{0} = {0} - " + ("make_interval(days => %(days)s)" if "time" in kind else "%(days)s::int")).format(
-                    sql.Identifier(column)
-                )
-                for column, kind in zip(columns, kinds, strict=True)
-            ]
+            names = map(sql.Identifier, columns)
+            moved = [sql.SQL("{0} = {0} - make_interval(days => %(days)s)").format(name) for name in names]
             shift = sql.SQL("UPDATE {} SET {}").format(sql.Identifier(schema, table), sql.SQL(", ").join(moved))
             statements.append((schema, shift))
         return statements
 
     def work(self) -> None:
         """Do all pending work: the stream, the stages and due jobs, until there is none."""
-        self.service.work()
         for _ in range(ROUNDS):
+            if self.service.backlog().get("entries"):
+                drain.drain_streams()
+            stages = {stage for (stage,) in self.service.rows("SELECT DISTINCT stage FROM tenant_work")}
+            for stage, run in STAGES.items():
+                if stage in stages:
+                    run()
             due = [job_id for (job_id,) in self.service.rows(DUE)]
-            if not due:
-                return
             for job_id in due:
                 self.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", job_id)
                 runner.run_slice(job_id)
-            self.service.work()
-        raise AssertionError(f"jobs without an end: {self.service.rows('SELECT kind, status, log FROM jobs')[-3:]}")
+            if not stages and not due:
+                return
+        unfinished = self.service.rows("SELECT kind, status, log FROM jobs ORDER BY created_at")[-3:]
+        raise AssertionError(f"jobs without an end: {unfinished}")
 
     def erase_due(self, tenant: Tenant) -> None:
         """Carry out the deletions whose grace period is over, as a night does."""

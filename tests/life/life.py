@@ -66,7 +66,7 @@ class World:
         self.api, self.place, self.seed = api, installation, seed
         self.number = 0
         self.codes = 0
-        self.chance = random.Random(seed)  # noqa: S311 - a test's choices
+        self.chance = random.Random(seed)
         self.done: Counter[str] = Counter()
         """Operations by name, and what they met with."""
         self.trail: list[str] = []
@@ -95,13 +95,13 @@ class World:
         return answer
 
     def word(self) -> str:
-        """Return a word that no memory has had: letters only, so that it isn't taken for a number or a date."""
+        """Return a word that no memory has had, which no number can contain, not even as hexadecimal digits."""
         self.codes += 1
         number, letters = self.codes, ""
         while number:
             number, rest = divmod(number, 20)
-            letters += "bcdfghjklmnpqrstvwxz"[rest]
-        return f"q{letters}q"
+            letters += "bcdfghjklmnprstvwxyz"[rest]
+        return f"qz{letters}q"
 
     def text(self) -> tuple[str, str]:
         """Return a word of its own and a text with it."""
@@ -110,7 +110,7 @@ class World:
 
     def pick(self, *, tier: str | None = None, number: int = 1) -> list[Remembered]:
         """Return distinct visible memories by chance; none if there are too few."""
-        among = [each for each in self.model.visible().values() if tier is None or each.tier == tier]
+        among = [each for each in self.model.visible().values() if tier in {None, each.tier} and not each.is_lost]
         return self.chance.sample(among, number) if len(among) >= number else []
 
     def new_memory(self) -> tuple[str, dict[str, Any]]:
@@ -132,7 +132,7 @@ class World:
             given["external_id"] = f"key {code}"
         return code, {name: value for name, value in given.items() if value is not None}
 
-    def learn(self, memory_id: str, code: str, given: dict[str, Any]) -> Remembered:
+    def learn(self, memory_id: str, code: str, given: dict[str, Any], at: float | None = None) -> Remembered:
         """Add a memory that was accepted to the model."""
         fields = {
             "text": given["text"],
@@ -141,7 +141,7 @@ class World:
             "metadata": given.get("metadata", {}),
         }
         return self.model.accept(
-            memory_id, code, fields, moment_of(memory_id), given.get("salience"), given.get("multiplier", 1.0)
+            memory_id, code, fields, at or moment_of(memory_id), given.get("salience"), given.get("multiplier", 1.0)
         )
 
     def met(self, what: str) -> None:
@@ -176,17 +176,20 @@ class World:
         letters = rows("SELECT stage, reason, memory_ids FROM dead_letters")
         return f"pending {pending}, dead letters {letters}, backlog {self.api.service.backlog()}"
 
-    def describe_memory(self, memory: Remembered) -> str:
-        """Return the rows that a search needs of a memory, for a message."""
-        tables = ("memories", "memory_state", "memory_words", "embeddings", "hidden_memories", "supersessions")
-        found = {
+    def describe(self, memory_id: str) -> str:
+        """Return what the service and the models have about a memory, for the output of a failure."""
+        tables = ("memories", "memory_state", "memory_words", "hidden_memories", "cold_memories", "lineage")
+        rows = {
             table: self.api.service.rows(
-                f"SELECT one.* FROM {table} AS one WHERE memory_id = %s",  # noqa: S608 - constants
-                UUID(memory.id),
+                f"SELECT to_jsonb(one) FROM {table} AS one WHERE memory_id = %s",  # noqa: S608 - constants
+                UUID(memory_id),
             )
             for table in tables
         }
-        return f"{found}"[:2000]
+        erasures = self.api.service.rows("SELECT erasure_id, kind, status, scope, cut FROM erasures")
+        models = [person.model.memories.get(memory_id) for person in self.people]
+        expected = [person.model.erasures for person in self.people]
+        return f"{memory_id}: rows {rows}, erasures {erasures}, models {models}, their erasures {expected}"
 
     def count_use(self, memory: Remembered, session: str) -> None:
         """Let a use count in the model unless its session used the memory within the refractory period."""

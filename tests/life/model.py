@@ -33,8 +33,10 @@ class Remembered:
         number: Position among the tenant's memories, in order of acceptance.
         code: A word that occurs in no other memory; an edit of the text replaces it.
         codes: All its words of this kind, the earlier ones too.
+        thaws: Number of returns from cold storage, each of which destroys the key of the text there.
+        is_lost: The text can't be read any more: a copy of the data has it in cold storage under a destroyed key.
         state: The strength's inputs, in arrays of one row, anchored under `version` of the policy.
-        seen_salience: True once the salience is known: given, or read after the first score.
+        is_scored: True once the salience is known: given, or read after the score of the present text.
     """
 
     id: str
@@ -49,6 +51,8 @@ class Remembered:
     codes: list[str] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
     is_scored: bool = False
+    thaws: int = 0
+    is_lost: bool = False
 
     @property
     def accepted_at(self) -> float:
@@ -188,6 +192,7 @@ class Model:
         """Restore a memory of a lower tier, which counts as a use."""
         if memory.tier != "active":
             source, memory.tier = memory.tier, "cold"
+            memory.thaws += source == "cold"
             self.use(memory, now)
             memory.tier = source
             self.reactivate(memory, now)
@@ -233,7 +238,7 @@ class Model:
             np.array([now]), salience=float(np.float32(salience or 0)), kind=kind, multiplier=np.float32(multiplier)
         )
         self.accepted += 1
-        memory = Remembered(memory_id, self.accepted, code, fields, state, self.times().at(now).version, codes=[code])
+        memory = Remembered(memory_id, self.accepted, code, fields, state, self.eras[-1][0], codes=[code])
         memory.is_scored = salience is not None
         self.memories[memory_id] = memory
         return memory

@@ -46,11 +46,11 @@ def search(world: World) -> None:
             raise Difference(f"a search in {tiers} returned a memory of the tier {result['tier']}")
         if result["id"] in superseded:
             raise Difference(f"a search returned the superseded memory {result['id']}")
-    if memory.id in visible and memory.tier in tiers and memory.id not in superseded:
-        if memory.id not in {each["id"] for each in results}:
-            raise Difference(f"a search for {memory.code} in {tiers} doesn't find {memory.id}: {world.describe_memory(memory)}")
+    is_found = memory.id in {each["id"] for each in results}
+    if memory.id in visible and memory.tier in tiers and memory.id not in superseded and not is_found:
+        raise Difference(f"a search for {memory.code} in {tiers} lacks {memory.id}")
     if reinforce and results:
-        world.place.service.work()
+        world.place.work()
         for result in results:
             if result["score"] >= results[0]["score"] and result["id"] in visible:
                 world.count_use(visible[result["id"]], session)
@@ -118,9 +118,11 @@ def read_one(world: World) -> None:
     if why["wanted"] != model.decide(memory, time.time()) or bool(why["holds"]) != model.held(memory):
         raise Difference(f"why says {why['wanted']} by {why['rule']}, the model {model.decide(memory, time.time())}")
     events = world.call("GET", f"/v1/memories/{name}/history", params={"limit": 100}).json()["history"]
-    if events[-1]["kind"] != "accepted" or len(events) < 100 and sum(
-        each["kind"] in {"use", "restored"} for each in events
-    ) < memory.uses - sum(each["kind"] == "restored" for each in events):
+    if events[-1]["kind"] != "accepted" or (
+        len(events) < 100
+        and sum(each["kind"] in {"use", "restored"} for each in events)
+        < memory.uses - sum(each["kind"] == "restored" for each in events)
+    ):
         raise Difference(f"the history of {memory.id} has {[each['kind'] for each in events]}, uses {memory.uses}")
 
 
@@ -138,7 +140,7 @@ def check_fields(world: World, memory: Remembered, shown: dict[str, Any]) -> Non
         relations = model.relations()
         wanted |= {"supersedes": {older for newer, older in relations if newer == memory.id}}
         wanted |= {"superseded_by": {newer for newer, older in relations if older == memory.id}}
-        got |= {name: {each["id"] if isinstance(each, dict) else each for each in shown[name]} for name in ("supersedes", "superseded_by")}
+        got |= {name: set(shown[name]) for name in ("supersedes", "superseded_by")}
     if got != wanted:
         differing = {name: (got[name], wanted[name]) for name in wanted if got[name] != wanted[name]}
         raise Difference(f"memory {memory.id} (service, model): {differing}")
@@ -177,11 +179,12 @@ def check_everything(world: World) -> None:
     """Compare every list and count of both tenants with their models."""
     for person in world.people:
         world.self = person
-        model, visible = person.model, person.model.visible()
+        visible = person.model.visible()
         listed = list_all(world, "/v1/memories", "memories")
         own = {each["id"]: each for each in listed if each["made_by"] == "caller"}
         if own.keys() != visible.keys():
-            raise Difference(f"listed only {own.keys() - visible.keys()}, in the model only {visible.keys() - own.keys()}")
+            only = own.keys() - visible.keys(), visible.keys() - own.keys()
+            raise Difference(f"listed but not in the model: {only[0]}, in the model but not listed: {only[1]}")
         for memory_id, memory in visible.items():
             check_fields(world, memory, own[memory_id])
         summaries = [each for each in listed if each["made_by"] != "caller"]
@@ -249,4 +252,5 @@ def check_remains(world: World, since: dict[int, int]) -> None:
         for code in sorted(gone)[:10]:
             found = traces.in_tables(world.api.service, code) + traces.in_redis(world.api.service.redis, code)
             if found := [each for each in found if not each.startswith("ebbing:idem")]:
-                raise Difference(f"the word {code} of an erased memory is in {found}")
+                rows = world.api.service.rows("SELECT * FROM memories WHERE memories::text LIKE %s", f"%{code}%")
+                raise Difference(f"the word {code} of an erased memory is in {found}: {rows[:2]}")

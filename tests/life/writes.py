@@ -44,7 +44,8 @@ def ingest_chat(world: World) -> None:
     if len(world.model.memories) >= MANY:
         return
     codes = [world.word() for _ in range(2)]
-    messages = [{"role": role, "content": f"so {code}"} for role, code in zip(("user", "assistant"), codes, strict=True)]
+    said = zip(("user", "assistant"), codes, strict=True)
+    messages = [{"role": role, "content": f"so {code}"} for role, code in said]
     shared = {"subject": world.chance.choice(SUBJECTS), "thread": "harbour"}
     shared = {name: value for name, value in shared.items() if value}
     ids = world.call("POST", "/v1/memories", 202, json={"messages": messages, **shared}).json()["ids"]
@@ -67,7 +68,7 @@ def repeat_request(world: World) -> None:
 
 def upsert(world: World) -> None:
     """Send a memory again under its external id: it is updated, and the new id is an alias."""
-    known = [each for each in world.model.visible().values() if each.fields["external_id"]]
+    known = [each for each in world.model.visible().values() if each.fields["external_id"] and not each.is_lost]
     if not known:
         return
     memory = world.chance.choice(known)
@@ -82,8 +83,8 @@ def upsert(world: World) -> None:
         return
     world.met(f"external id sent again: {memory.tier}")
     was_subject = memory.fields["subject"]
-    fields = {name: given.get(name) for name in memory.fields} | {name: given.get(name, empty) for name, empty in CLEARED.items()}
-    memory.fields = fields
+    fields = {name: given.get(name) for name in memory.fields}
+    memory.fields = fields | {name: given.get(name, empty) for name, empty in CLEARED.items()}
     memory.code = code
     memory.codes.append(code)
     memory.aliases.append(new_id)
@@ -176,7 +177,7 @@ def observe(world: World) -> None:
     session = world.chance.choice(("one", "two", world.word()))
     ids = [each.aliases[-1] if each.aliases and world.chance.random() < 0.5 else each.id for each in picked]
     world.call("POST", "/v1/observations", 202, json={"ids": [*ids, str(uuid4())], "session": session})
-    world.place.service.work()
+    world.place.work()
     for memory in picked:
         world.count_use(memory, session)
     fetch_cold(world, picked)
