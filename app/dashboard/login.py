@@ -86,10 +86,14 @@ async def log_in(request: Request) -> Response:
     return _redirect_with_session(sessions.start_session(caller.key_id, caller.tenant_id), "")
 
 
-def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None) -> Response:
-    """Render the log-in page, with the reason why a log-in failed."""
+def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None, *, entered: bool = False) -> Response:
+    """Render the log-in page, with the reason why a log-in failed.
+
+    Args:
+        entered: True after a log-in at the provider: the page continues to the overview by itself.
+    """
     context = {"offered": is_offered(), "log_out_url": log_out_url()}
-    return rendering.page(request, None, "log_in", status, wrong=wrong, **context)
+    return rendering.page(request, None, "log_in", status, wrong=wrong, entered=entered, **context)
 
 
 @router.post("/log-out")

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from app.dashboard import login, rendering, sessions
+from app.dashboard import login, sessions
 from app.dashboard.caller_address import caller_address
 from app.dashboard.sessions import ATTEMPT_COOKIE, ATTEMPT_SECONDS, LogInAttempt, Session
 from app.services.security import log_in, operators
@@ -64,7 +64,7 @@ async def receive(request: Request) -> Response:
             login.failures.record(caller_address(request))
         answer = login.page_of_log_in(request, error.status, error.detail)
     else:
-        answer = rendering.page(request, None, "logged_in")
+        answer = login.page_of_log_in(request, entered=True)
         login.set_session(answer, session)
     answer.delete_cookie(ATTEMPT_COOKIE, path=log_in.CALLBACK_PATH, secure=True, httponly=True, samesite="lax")
     answer.headers["referrer-policy"] = "no-referrer"  # the address contains the authorization code
