@@ -24,7 +24,7 @@ from app.dashboard.sessions import Session
 from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.erasure import ledger
 from app.services.privacy import retained_texts
-from app.services.security import log_in, operator_log
+from app.services.security import log_in_access, operator_log
 from app.services.transient_errors import is_transient
 
 FIELDS_MAX: Final = 50
@@ -117,7 +117,7 @@ async def load_viewer(request: Request) -> Viewer:
     except NotAuthenticated:
         raise LoggedOut from None
     if session.rules:
-        tenants = tuple(log_in.find_access(session.rules))
+        tenants = tuple(log_in_access.find_access(session.rules))
         return Viewer(session, session.shown, caller.tenant_id, caller.key_id, caller.scopes, tenants)
     shown = session.shown if "admin" in caller.scopes else caller.tenant_id
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
@@ -131,8 +131,8 @@ async def find_caller(session: Session) -> Caller:
     """
     if not session.rules:
         return await cache.known(session.key_id)
-    access = log_in.find_access(session.rules)
-    scopes = access.get(session.shown) or log_in.find_fleet_scopes(session.rules)
+    access = log_in_access.find_access(session.rules)
+    scopes = access.get(session.shown) or log_in_access.find_fleet_scopes(session.rules)
     if not scopes:
         raise NotAuthenticated("no rule grants access to this tenant")
     return Caller(next(iter(access)), session.key_id, scopes)

@@ -19,7 +19,7 @@ from app.dashboard.rendering import PREFIX
 from app.dashboard.sessions import Session
 from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
 from app.services.security import operators
-from app.services.security.log_in import is_offered, log_out_url
+from app.services.security.log_in_access import is_offered
 
 TRIES: Final = 10
 """Maximum failed log-ins per address within `TRIES_SECONDS`."""
@@ -86,9 +86,18 @@ async def log_in(request: Request) -> Response:
     return _redirect_with_session(sessions.start_session(caller.key_id, caller.tenant_id), "")
 
 
-def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None) -> Response:
-    """Render the log-in page, with the reason why a log-in failed."""
-    context = {"offered": is_offered(), "log_out_url": log_out_url()}
+def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None, *, entered: bool = False) -> Response:
+    """Render the log-in page, with the reason why a log-in failed.
+
+    Args:
+        entered: True after a log-in at the provider: the page continues to the overview by itself.
+    """
+    url = None
+    if is_offered():
+        from app.services.security.log_in import log_out_url  # noqa: PLC0415 - large libraries
+
+        url = log_out_url()
+    context = {"offered": is_offered(), "log_out_url": url, "entered": entered}
     return rendering.page(request, None, "log_in", status, wrong=wrong, **context)
 
 

@@ -11,11 +11,11 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from app.dashboard import login, rendering, sessions
+from app.dashboard import login, sessions
 from app.dashboard.caller_address import caller_address
 from app.dashboard.sessions import ATTEMPT_COOKIE, ATTEMPT_SECONDS, LogInAttempt, Session
-from app.services.security import log_in, operators
-from app.services.security.log_in import LogInRefused, NoAccess, ProviderAway
+from app.services.security import log_in_access, operators
+from app.services.security.log_in_access import CALLBACK_PATH, LogInRefused, NoAccess, ProviderAway
 
 CALLS_MAX: Final = 4
 """Log-ins that wait for the provider at once, so that a slow provider never takes all threads of the process."""
@@ -28,8 +28,10 @@ router = APIRouter(prefix="/log-in/oidc")
 @router.get("")
 async def begin(request: Request) -> Response:
     """Redirect to the provider, with a cookie that binds its answer to this browser."""
-    if not log_in.is_offered():
+    if not log_in_access.is_offered():
         raise HTTPException(404)
+    from app.services.security import log_in  # noqa: PLC0415 - large libraries
+
     attempt = sessions.start_attempt()
     try:
         url = await _in_turn(request, lambda: log_in.authorization_url(attempt.state, attempt.nonce, attempt.verifier))
@@ -40,7 +42,7 @@ async def begin(request: Request) -> Response:
         ATTEMPT_COOKIE,
         sessions.seal_attempt(attempt),
         max_age=ATTEMPT_SECONDS,
-        path=log_in.CALLBACK_PATH,
+        path=CALLBACK_PATH,
         secure=True,
         httponly=True,
         samesite="lax",
@@ -55,7 +57,7 @@ async def receive(request: Request) -> Response:
     The answer is a page instead of a redirect: browsers send the session's Strict cookie only with requests that
     begin on this site.
     """
-    if not log_in.is_offered():
+    if not log_in_access.is_offered():
         raise HTTPException(404)
     try:
         session = await _in_turn(request, lambda: _start_session(request))
@@ -64,9 +66,9 @@ async def receive(request: Request) -> Response:
             login.failures.record(caller_address(request))
         answer = login.page_of_log_in(request, error.status, error.detail)
     else:
-        answer = rendering.page(request, None, "logged_in")
+        answer = login.page_of_log_in(request, entered=True)
         login.set_session(answer, session)
-    answer.delete_cookie(ATTEMPT_COOKIE, path=log_in.CALLBACK_PATH, secure=True, httponly=True, samesite="lax")
+    answer.delete_cookie(ATTEMPT_COOKIE, path=CALLBACK_PATH, secure=True, httponly=True, samesite="lax")
     answer.headers["referrer-policy"] = "no-referrer"  # the address contains the authorization code
     return answer
 
@@ -79,12 +81,14 @@ def _start_session(request: Request) -> Session:
         NoAccess: No rule grants the person access to an existing tenant.
         ProviderAway: The provider can't be used.
     """
+    from app.services.security import log_in  # noqa: PLC0415 - large libraries
+
     attempt = _open_attempt(request)
     code = request.query_params.get("code", "")
     if not 0 < len(code) <= log_in.CODE_MAX_CHARACTERS:
         raise LogInRefused("The log-in provider refused the log-in.")
     person = log_in.identify(code, attempt.nonce, attempt.verifier)
-    entered = operators.record_log_in(log_in.find_access(person.rules), person.issuer, person.sub, person.name)
+    entered = operators.record_log_in(log_in_access.find_access(person.rules), person.issuer, person.sub, person.name)
     if entered is None:
         raise NoAccess("EBBING_OIDC_SCOPES names no existing tenant for you.")
     tenant_id, operator_id = entered

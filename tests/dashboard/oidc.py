@@ -14,7 +14,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import UUID
 
 import httpx
@@ -49,6 +49,7 @@ class FakeOidc:
         claims: Claims that replace or extend those of the next ID tokens; None removes one.
         keys: Published keys; the first one signs.
         answers: Status, headers and body by path, in place of the usual answer.
+        public: Address at which the service expects its browsers.
         calls: Paths of all requests so far.
         ask: Parameters of the last redirect to the provider.
     """
@@ -65,6 +66,7 @@ class FakeOidc:
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.calls: list[str] = []
         self.ask: dict[str, str] = {}
+        self.public = PUBLIC
         self.methods = ["client_secret_basic"]
         self._codes: dict[str, dict[str, str]] = {}
 
@@ -75,9 +77,12 @@ class FakeOidc:
     def configure(self, service: Service, *tenants: UUID, scopes: tuple[str, ...] = ("read",), **more: Any) -> None:
         """Point the service at this provider, where the group `staff` has these scopes on the tenants."""
         rules = {"staff": {"scopes": scopes, "tenants": [str(each) for each in tenants]}}
-        values = {"public_url": PUBLIC, "oidc_issuer": self.url, "oidc_client_id": CLIENT}
-        values |= {"oidc_client_secret": SECRET, "oidc_scopes": json.dumps(rules)}
-        service.configure(**values | more)
+        service.configure(**self.settings(rules) | more)
+
+    def settings(self, rules: dict[str, Any]) -> dict[str, str]:
+        """Return the service's settings for this provider, by lower-case name."""
+        values = {"public_url": self.public, "oidc_issuer": self.url, "oidc_client_id": CLIENT}
+        return values | {"oidc_client_secret": SECRET, "oidc_scopes": json.dumps(rules)}
 
     def authorize(self, address: str, client: str | None = None) -> str:
         """Let the person agree to a redirect to the provider, and return the query with which the browser returns."""
@@ -85,7 +90,7 @@ class FakeOidc:
         self.ask = dict(parse_qsl(urlsplit(address).query, strict_parsing=True))
         assert self.ask["response_type"] == "code"
         assert self.ask["code_challenge_method"] == "S256"
-        assert self.ask["redirect_uri"] == f"{PUBLIC}{CALLBACK}"
+        assert self.ask["redirect_uri"] == f"{self.public}{CALLBACK}"
         code = f"code-{next(_NUMBERS)}"
         self._codes[code] = self.ask | ({"client_id": client} if client else {})
         return urlencode({"code": code, "state": self.ask["state"]})
@@ -107,6 +112,9 @@ class FakeOidc:
             found: dict[str, Any] = {name: f"{self.url}/{place}" for name, place in names.items()}
             found |= {"issuer": self.url, "token_endpoint_auth_methods_supported": self.methods}
             return _json(found | {"end_session_endpoint": f"{self.url}/out"})
+        if path == "/authorize":
+            place = f"{self.public}{CALLBACK}?{self.authorize(f'{self.url}/authorize?{urlencode(form)}')}"
+            return 302, {"location": place}, b""
         if path == "/keys":
             return _json({"keys": [key.as_dict(private=False) for key in self.keys]})
         return self._redeem(form, authorization)
@@ -132,8 +140,9 @@ def _handler(fake: FakeOidc) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             size = int(self.headers.get("content-length", 0))
-            form = {name: value for name, [value] in parse_qs(self.rfile.read(size).decode()).items()}
-            path = urlsplit(self.path).path.removeprefix("/realm")
+            address = urlsplit(self.path)
+            form = dict(parse_qsl(address.query or self.rfile.read(size).decode()))
+            path = address.path.removeprefix("/realm")
             status, headers, body = fake.answer(path, form, self.headers.get("authorization", ""))
             self.send_response(status)
             for name, value in (headers | {"content-length": str(len(body))}).items():

@@ -88,7 +88,7 @@ class Allowed:
         if not parsed.is_global and not (self.private or _is_named_local(host)):
             raise HostRefused(f"{host} resolves to {address}, a private address")
         if parsed.is_global and plain:
-            raise HostRefused(f"{host} is a public host: use https, because plain HTTP would send memories unencrypted")
+            raise HostRefused(f"{host} is a public host: use https, because plain HTTP is unencrypted")
 
 
 def client(

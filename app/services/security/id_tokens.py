@@ -68,7 +68,7 @@ def verify_token(
     has_others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     if (has_others or "azp" in claims) and claims.get("azp") != client_id:
         raise TokenRefused("azp")
-    if len(claims["sub"]) > SUBJECT_MAX_CHARACTERS:
+    if len(claims["sub"]) > SUBJECT_MAX_CHARACTERS or not claims["sub"].isprintable():
         raise TokenRefused("sub")
     return claims
 

@@ -212,7 +212,7 @@ def test_the_audit_log_contains_the_ids_that_the_report_names(api: Api) -> None:
     assert not any(memory_id in str(about) for memory_id in ids)
     assert "ann" not in str(about)
     text = read_page(api, erasure_id)
-    assert "the IDs of this request, of legal holds and of API keys, a digest of the IDs of the erased memories" in text
+    assert "the IDs of this request, of legal holds, of operators and of API keys, a digest of the IDs of the" in text
     assert "Erasure ID" not in text
 
 
