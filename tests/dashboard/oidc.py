@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
@@ -114,7 +115,8 @@ class FakeOidc:
             return _json(found | {"end_session_endpoint": f"{self.url}/out"})
         if path == "/authorize":
             place = f"{self.public}{CALLBACK}?{self.authorize(f'{self.url}/authorize?{urlencode(form)}')}"
-            return 302, {"location": place}, b""
+            page = f'<!doctype html><a href="{escape(place)}">Agree</a>'
+            return 200, {"content-type": "text/html"}, page.encode()
         if path == "/keys":
             return _json({"keys": [key.as_dict(private=False) for key in self.keys]})
         return self._redeem(form, authorization)
