@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 from typing import Any, cast
@@ -9,21 +10,27 @@ from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
-from app.embedded.redis import HANDSHAKE
+from app.embedded.redis import HANDSHAKE, Redis
 from app.embedded.redis_access import service_rules
 
 USER = "ebbing-under-test"
 
 
+def admin_url(server: Redis) -> str:
+    """Return the URL of an embedded server for its user `admin`, which may run every command."""
+    return f"redis://admin:{server.admin_password}@127.0.0.1:{server.port}/0"
+
+
 def restricted(admin: redis.Redis, url: str) -> str:
     """Return the URL with a user that has the product's rules; creates the user with an administrator's connection."""
     password = token_hex(16)
+    run: Callable[..., object] = admin.execute_command
     parts = urlsplit(url)
     rules = service_rules(int(parts.path.strip("/") or 0)).split()
-    admin.execute_command("ACL", "SETUSER", USER, "reset", "on", f">{password}", *rules)
+    run("ACL", "SETUSER", USER, "reset", "on", f">{password}", *rules)
     with suppress(redis.ResponseError):  # newer servers know no such rule
-        admin.execute_command("ACL", "SETUSER", USER, HANDSHAKE)
-    admin.execute_command("ACL", "LOG", "RESET")
+        run("ACL", "SETUSER", USER, HANDSHAKE)
+    run("ACL", "LOG", "RESET")
     return urlunsplit(parts._replace(netloc=f"{USER}:{password}@{parts.netloc.rpartition('@')[2]}"))
 
 

@@ -42,7 +42,7 @@ def exported(api: Api, tmp_path: Path) -> Exported:
     api.service.configure(openai_base_url="http://127.0.0.1:9/v1")
     for target in provider_health.list_targets(settings()):
         provider_health.record(target, None)
-        provider_health.record(target, ProviderFailed(Reason.TIMEOUT))
+        provider_health.record(target, ProviderFailed(Reason.RATE_LIMITED, retry_after_seconds=3600), 45)
     api.service.tenant()
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)
@@ -143,7 +143,7 @@ def test_dashboards_are_whole(exported: Exported) -> None:
 def test_the_overview_has_each_fact_of_model_providers_and_stuck_processes(exported: Exported) -> None:
     shown = {name for place, asked in expressions() if "overview" in place for name, _ in SELECTOR.findall(asked)}
     facts = {name for name in exported if name.startswith("ebbing_provider_")}
-    assert len(facts) == 5
+    assert len(facts) == 6
     assert facts | {"ebbing_salience_provisional", "ebbing_lane_stuck_seconds"} <= shown
 
 
