@@ -26,7 +26,7 @@ SHARED = {
 UNGUARDED = {"usage", "tenant_spaces"}
 WITHOUT_TENANT = {
     *("embedding_spaces", "alembic_version", "ledger_mark", "ebbing_keys.request_mark"),
-    *("queue_identity", "accepted_requests"),
+    *("queue_identity", "accepted_requests", "ebbing_keys.master_keys"),
 }
 
 DRAIN_MAY = {
