@@ -14,8 +14,6 @@ from sqlalchemy.exc import OperationalError
 
 from app.domain.jobs import Job, Step
 from app.errors import Conflict, NotFound
-from app.services.enrichment import stage_runner
-from app.services.ingest import drain
 from app.services.jobs import queue, runner, schedule
 from app.services.monitoring import stats
 from app.store.jobs.jobs import LOG_LINES
@@ -493,28 +491,3 @@ def test_ended_jobs_are_deleted_when_nobody_asks_any_more(
     service.rows("UPDATE jobs SET finished_at = now() - interval '91 days' WHERE job_id = %s", old)
     assert purged(tenant.tenant_id)["jobs"] == 1
     assert {job_id for (job_id,) in service.rows("SELECT job_id FROM jobs")} == {new, waits}
-
-
-@pytest.mark.usefixtures("define")
-def test_leases_from_before_the_clock_was_set_back_end(service: Service, tenant: Tenant, sent: list[UUID]) -> None:
-    job_id = queue.create(tenant.tenant_id, "test", {})
-    service.send(tenant.tenant_id, "waits to be indexed")
-    drain.drain_streams()
-    set_back = "UPDATE {} SET claim = gen_random_uuid(), claimed_until = now() + interval '2 hours'"
-    for table in ("jobs", "tenant_work"):
-        service.rows(set_back.format(table))
-    assert queue.send_jobs() == 0
-    assert stage_runner.run_index_stage() == 0
-
-    assert queue.send_after_steps() == 1
-    assert sent == [job_id, job_id]
-    assert stage_runner.run_index_stage() == 1
-
-
-@pytest.mark.usefixtures("define", "sent")
-def test_a_job_that_may_start_later_waits_on(service: Service, tenant: Tenant) -> None:
-    queue.create(tenant.tenant_id, "test", {})
-    later = service.one("SELECT now() + interval '3 days'")
-    service.rows("UPDATE jobs SET claim = NULL, not_before = %s, claimed_until = %s", later, later)
-    assert queue.send_after_steps() == 0
-    assert service.one("SELECT claimed_until = not_before FROM jobs")
