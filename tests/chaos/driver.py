@@ -40,7 +40,7 @@ AWAY: Final = (psycopg.Error, redis.RedisError, OSError, IndexError)
 
 
 class Run:
-    """A run; `report` grows as it goes on."""
+    """A run and its `report`."""
 
     def __init__(self, home: Path, plan: Sequence[Fault], seed: int, calm_seconds: float, *, is_private: bool) -> None:
         self.plan, self.seed, self._calm_seconds = plan, seed, calm_seconds
@@ -79,7 +79,7 @@ class Run:
         before = sampling.connections(self.home)
         self._storm()
         self._wait_until_well("the end of the faults")
-        say("calm: the load goes on without faults")
+        say("calm: only the load continues")
         began = time.monotonic()
         time.sleep(self._calm_seconds)
         memory = sampler.table(began)
@@ -153,7 +153,7 @@ class Run:
                     tenant.ledger.poison += 1
 
     def _wait_until_well(self, after: str) -> None:
-        """Wait until a new memory of each tenant has been stored, indexed and embedded, although the load goes on."""
+        """Wait until a new memory of each tenant has been stored, indexed and embedded, while the load continues."""
         began = time.monotonic()
         until(self.home.is_well, f"the service is ready after {after}", RECOVERY_SECONDS)
         for tenant in self.tenants:
@@ -189,7 +189,7 @@ class Run:
         books = self.home.books()
         self.findings += verdict.wait_until_quiet(books, self.tenants)
         for tenant in self.tenants:
-            for leaver in tenant.ledger.leavers:
+            for leaver in verdict.still_stored(books, tenant):
                 tenant.erase(leaver)
         self.findings += verdict.wait_until_quiet(books, self.tenants)
         for tenant in self.tenants:

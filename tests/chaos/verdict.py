@@ -101,6 +101,16 @@ def wait_until_quiet(books: Books, tenants: Sequence[Client]) -> list[str]:
     return []
 
 
+def still_stored(books: Books, tenant: Client) -> list[str]:
+    """Return the persons to be erased of whom memories are stored: the last one, and those accepted too late."""
+    with psycopg.connect(books.database_url) as owner:
+        rows = owner.execute(
+            "SELECT DISTINCT subject FROM memories WHERE tenant_id = %s", [tenant.tenant_id]
+        ).fetchall()
+    subjects = {str(subject) for (subject,) in rows}
+    return [leaver for leaver in tenant.ledger.leavers if leaver in subjects]
+
+
 def account(books: Books, tenant: Client) -> tuple[dict[str, int], list[str]]:
     """Compare a tenant's ledger with its tables; return the figures, and what doesn't add up."""
     ledger = tenant.ledger

@@ -31,7 +31,7 @@ async def use_after_a_reset() -> None:
     connection = _Connection(
         host="127.0.0.1", port=server.sockets[0].getsockname()[1], redis_connect_func=skip_greeting
     )
-    await connection.connect()
+    await connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
     await connection.send_command("PING")
     reader = connection._reader
     assert reader is not None
