@@ -14,7 +14,7 @@ from tests.privacy import traces
 STRENGTH_TOLERANCE: Final = 2e-3
 MOMENT_TOLERANCE: Final = 60.0
 OWN: Final = ("subject", "thread", "speaker", "role", "external_id", "kind", "tags")
-FOREIGN: Final = (
+FOREIGN: Final[tuple[tuple[str, str, dict[str, Any] | None], ...]] = (
     ("GET", "", None),
     ("GET", "/why", None),
     ("GET", "/history", None),
