@@ -41,6 +41,9 @@ def finish_due(world: World) -> None:
 def move(world: World) -> None:
     """Start one kind of maintenance by hand; the pure decision says which memories it moves."""
     kind = world.chance.choice(("sweep", *MOVES))
+    if kind == "delete":  # deletes by the decision of the last sweep, without one of its own
+        world.call("POST", "/v1/maintenance/sweep", 202, json={})
+        world.settle()
     wanted = {memory.id: world.model.decide(memory, time.time()) for memory in world.model.visible().values()}
     world.call("POST", f"/v1/maintenance/{kind}", 202, json={})
     world.settle()

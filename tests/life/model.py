@@ -235,7 +235,10 @@ class Model:
         """Add a new memory."""
         kind = KINDS.index(fields["kind"] or "episodic")
         state = states.new(
-            np.array([now]), salience=float(np.float32(salience or 0)), kind=kind, multiplier=np.float32(multiplier)
+            np.array([now]),
+            salience=float(np.float32(salience or 0)),
+            kind=kind,
+            multiplier=float(np.float32(multiplier)),
         )
         self.accepted += 1
         memory = Remembered(memory_id, self.accepted, code, fields, state, self.eras[-1][0], codes=[code])

@@ -14,7 +14,7 @@ from tests.privacy import traces
 STRENGTH_TOLERANCE: Final = 2e-3
 MOMENT_TOLERANCE: Final = 60.0
 OWN: Final = ("subject", "thread", "speaker", "role", "external_id", "kind", "tags")
-FOREIGN: Final = (
+FOREIGN: Final[tuple[tuple[str, str, dict[str, Any] | None], ...]] = (
     ("GET", "", None),
     ("GET", "/why", None),
     ("GET", "/history", None),
@@ -51,8 +51,9 @@ def search(world: World) -> None:
         raise Difference(f"a search for {memory.code} in {tiers} lacks {memory.id}")
     if reinforce and results:
         world.place.work()
-        for result in results:
-            if result["score"] >= results[0]["score"] and result["id"] in visible:
+        best = max(result["score"] for result in results)
+        for result in results:  # a listed archived memory isn't used
+            if result["score"] >= best and result["tier"] == "active" and result["id"] in visible:
                 world.count_use(visible[result["id"]], session)
         world.settle()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from tests.life.life import KINDS, MANY, ROLES, SUBJECTS, TAGS, THREADS, Difference, World
 from tests.life.model import Remembered
 
-CLEARED = {"tags": [], "metadata": {}}
+CLEARED: Final[dict[str, Any]] = {"tags": [], "metadata": {}}
 
 
 def send(world: World, given: list[dict[str, Any]], codes: list[str], **options: Any) -> list[Remembered]:
@@ -89,7 +89,7 @@ def upsert(world: World) -> None:
     memory.codes.append(code)
     memory.aliases.append(new_id)
     now = time.time()
-    inputs = {name: given[name] for name in ("salience", "multiplier") if name in given}
+    inputs: dict[str, float] = {name: given[name] for name in ("salience", "multiplier") if name in given}
     if given.get("kind") is not None:
         inputs["kind"] = KIND_NUMBERS[given["kind"]]
     world.model.change_inputs(memory, now, **inputs)
@@ -134,7 +134,7 @@ def edit(world: World) -> None:
     if "metadata" in changes:
         memory.codes.append(code)
     memory.fields |= {name: changes[name] for name in content}
-    inputs = {name: changes[name] for name in ("salience", "multiplier") if name in changes}
+    inputs: dict[str, float] = {name: changes[name] for name in ("salience", "multiplier") if name in changes}
     if "kind" in changes:
         inputs["kind"] = KIND_NUMBERS[changes["kind"] or "episodic"]
     world.model.change_inputs(memory, now, **inputs)
@@ -145,7 +145,7 @@ def edit(world: World) -> None:
         drop_cross_subject(world, memory)
 
 
-KIND_NUMBERS = {"episodic": 0, "semantic": 1, "procedural": 2, "emotional": 3, "system": 4}
+KIND_NUMBERS: Final = {"episodic": 0, "semantic": 1, "procedural": 2, "emotional": 3, "system": 4}
 
 
 def drop_cross_subject(world: World, memory: Remembered) -> None:
