@@ -42,8 +42,10 @@ _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
 """Matches a token that is a whole word rather than a piece of one."""
 _SPELLINGS = 100_000
 """Maximum number of words whose tokens are cached; beyond it, the cache is cleared."""
-_SLICE_WORDS = 16_384
-"""Number of word vectors that are summed at a time: 16 MiB at 256 dimensions."""
+_SLICE_WORDS = 4_096
+"""Number of word vectors that are summed at a time: 4 MiB at 256 dimensions."""
+_SLICE_SPELLINGS = 1_024
+"""Number of words whose tokens' vectors are averaged at a time, for the same reason."""
 
 
 class WordVectors:
@@ -95,8 +97,7 @@ class WordVectors:
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
-        tokens, sizes = self._tokens_of(spellings)
-        return _means(np.asarray(self._matrix[tokens], np.float32), sizes)
+        return self._token_means(*self._tokens_of(spellings))
 
     def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's unit vector, shape (n, dimensions); zero for an unknown word."""
@@ -151,10 +152,20 @@ class WordVectors:
         if cached is None or cached[0] is not table or len(cached[1]) < len(table):
             first = len(cached[1]) if cached is not None and cached[0] is table else 0
             tokens, sizes = table.tokens(np.arange(first, len(table)))
-            fresh = np.linalg.norm(_means(np.asarray(self._matrix[tokens], np.float32), sizes), axis=1)
+            fresh = np.linalg.norm(self._token_means(tokens, sizes), axis=1)
             cached = table, np.concatenate((cached[1][:first], fresh)) if cached is not None and first else fresh
             self._measured = cached
         return cached[1][rows]
+
+    def _token_means(self, tokens: NDArray[np.intp], sizes: NDArray[np.intp]) -> Vectors:
+        """Return the mean of each run of tokens' vectors, shape (runs, dimensions); zero for an empty run."""
+        means = np.empty((len(sizes), self.dimensions), np.float32)
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        for first in range(0, len(sizes), _SLICE_SPELLINGS):
+            part = sizes[first : first + _SLICE_SPELLINGS]
+            part_tokens = tokens[starts[first] : starts[first + len(part)]]
+            means[first : first + len(part)] = _means(np.asarray(self._matrix[part_tokens], np.float32), part)
+        return means
 
     def _tokens_of(self, spellings: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         table = self._word_table()
