@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 from app.embedded.process import bind_to_parent
+from app.memory_release import release_unused
 from app.settings import settings
 from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
 
@@ -87,7 +88,7 @@ def main() -> None:
     gc.disable()  # a collection would leave gaps in memory; children that fill the gaps would copy the shared pages
     _preload()
     sources = _read_sources()
-    gc.collect()
+    release_unused()
     _held.extend(_fill_holes())
     gc.freeze()
     control.sendall(READY)
@@ -137,7 +138,7 @@ def _rehearse() -> None:
         RuntimeError: The process can't be forked safely any more.
     """
     import_module("app.supervisor.rehearsal").rehearse_start()
-    gc.collect()
+    release_unused()
     gc.freeze()
     _check_forkable()
 
