@@ -16,7 +16,8 @@ from workers.celery_app import celery, read_settings
 LOG_LEVEL: Final = "WARNING"
 REPLACED_LANES: Final = (MAINTAIN, RIGHTS)
 """Lanes with rare, large tasks. Their pool processes are replaced by new forks once they have grown."""
-GROWTH_KIB: Final = 32 << 10
+GROWTH_KIB: Final = 48 << 10
+"""Far more than ticks need: a process that reached it with every task would be replaced each time."""
 
 
 def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
@@ -42,6 +43,7 @@ def _memory_limit(lane: str) -> int | None:
     """Return the memory in KiB above which a pool process is replaced after its task; None for no limit."""
     if lane not in REPLACED_LANES or sys.platform != "linux":
         return None
+    celery.loader.import_default_modules()  # the pool processes begin with what this process has loaded
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + GROWTH_KIB
 
 
