@@ -18,10 +18,13 @@ from app.errors import NotReplayed
 from app.services.erasure import ledger
 from app.services.monitoring import pool_usage
 from app.services.transient_errors import is_transient
+from app.store.core import database
 from workers.celery_app import celery
 
 WORKED_SECONDS: Final = 0.1
 """Duration from which a task has worked on a batch, whose memory is then released; it takes a few milliseconds."""
+WORKED_LONG_SECONDS: Final = 2.0
+"""Duration from which a task's connections are closed, too. Opening one again takes some 50 milliseconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +49,10 @@ def task(name: str) -> Callable[[Callable[..., None]], Any]:
                     metrics.count("tasks", task=name, lane=lane, outcome=outcome)
                     metrics.observe_duration("task_seconds", time.monotonic() - began, task=name, lane=lane)
             pool_usage.publish_pool_usage(lane)
-            if time.monotonic() - began > WORKED_SECONDS:
+            took = time.monotonic() - began
+            if took > WORKED_LONG_SECONDS:
+                database.close_idle()
+            if took > WORKED_SECONDS:
                 memory_release.release_unused()
 
         run.__name__ = function.__name__

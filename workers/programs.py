@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -9,9 +10,14 @@ from typing import Final, NoReturn
 from celery.utils.nodenames import default_nodename, host_format
 
 from app import logs
+from app.lanes import MAINTAIN, RIGHTS
 from workers.celery_app import celery, read_settings
 
 LOG_LEVEL: Final = "WARNING"
+REPLACED_LANES: Final = (MAINTAIN, RIGHTS)
+"""Lanes with rare, large tasks. Their pool processes are replaced by new forks once they have grown."""
+GROWTH_KIB: Final = 48 << 10
+"""Far more than ticks need: a process that reached it with every task would be replaced each time."""
 
 
 def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
@@ -25,11 +31,20 @@ def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
         pool="prefork",
         loglevel=LOG_LEVEL,
         quiet=True,
+        max_memory_per_child=_memory_limit(lane),
         without_gossip=True,
         without_mingle=True,
     )
     worker.start()
     sys.exit(worker.exitcode)
+
+
+def _memory_limit(lane: str) -> int | None:
+    """Return the memory in KiB above which a pool process is replaced after its task; None for no limit."""
+    if lane not in REPLACED_LANES or sys.platform != "linux":
+        return None
+    celery.loader.import_default_modules()  # the pool processes begin with what this process has loaded
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + GROWTH_KIB
 
 
 def run_beat() -> NoReturn:

@@ -43,6 +43,12 @@ SETTINGS = {
     "log_parameter_max_length_on_error": "0",
     "log_error_verbosity": "terse",
 }
+# Settings of the C library's allocator: a backend returns the memory of a statement to the system once it is freed.
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": str(128 << 10),
+    "MALLOC_TOP_PAD_": str(64 << 10),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 10),
+}
 TEST_SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -58,6 +64,7 @@ class Postgres(Server):
 
     name = "postgres"
     stop_signal = signal.SIGINT  # "fast" shutdown: clients are disconnected and all data is written
+    environment = PLAIN_ENVIRONMENT | ALLOCATOR
     ready_timeout_seconds: ClassVar[float] = 120
     stop_timeout_seconds: ClassVar[float] = 60
 

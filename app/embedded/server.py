@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,7 @@ class Server(ABC):
     stop_signal: ClassVar[signal.Signals]  # requests a clean stop; also the death signal
     ready_timeout_seconds: ClassVar[float]  # long enough for crash recovery
     stop_timeout_seconds: ClassVar[float]
+    environment: ClassVar[Mapping[str, str]] = PLAIN_ENVIRONMENT
 
     def __init__(self, home: Path, port: int, options: ServerOptions = DURABLE) -> None:
         """Create or find this server's folder in `home`, which exists.
@@ -89,7 +91,7 @@ class Server(ABC):
 
     def program(self) -> ProgramSpec:
         """Return the argument for `spawn`; raises as `command` does."""
-        return ProgramSpec(self.command(), PLAIN_ENVIRONMENT, self.user, self.folder)
+        return ProgramSpec(self.command(), self.environment, self.user, self.folder)
 
     @abstractmethod
     def ready(self, process: ChildProcess) -> bool:

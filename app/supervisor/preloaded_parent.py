@@ -4,7 +4,8 @@
 
 CONTROL is the file descriptor of one end of a socket; `app.supervisor.forks` has the other end. For each request that
 it reads there, the preloaded parent forks a process and answers with its pid. The supervisor becomes the parent of the
-new process. The preloaded parent opens no thread and no connection, and reads no setting that may differ in a child.
+new process. While it forks, the preloaded parent has no thread and no other connection, and it reads no setting that
+may differ in a child. Before the first worker, it rehearses a worker's start with connections that it closes again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final
 import msgspec
 
 from app.embedded.process import bind_to_parent
+from app.memory_release import release_unused
 from app.secret_settings import list_files
 from app.settings import Settings, settings
 from app.supervisor.fork_request import NUMBER_BYTES, READY, ForkRequest, receive
@@ -33,6 +35,7 @@ PRELOADED: Final = (
     "app.cli.service.processes",
     "app.main",
     "app.store.core.migrate",
+    "app.supervisor.rehearsal",
     "workers.programs",
     "workers.tasks",
 )
@@ -67,6 +70,9 @@ LOADED_LATER: Final = (
     "uvloop",
     "workers.broker",
 )
+WORKER: Final = "worker"
+"""Command whose start is rehearsed before its first fork."""
+
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
 # Python allocates small objects from pools, one kind of pool for each size. After the imports, these pools have gaps:
 # the numbers are the gaps to fill, by sizes in bytes.
@@ -84,7 +90,7 @@ def main() -> None:
     _preload()
     files = [path for _, path in list_files(Settings)]
     sources = _read_sources(files)
-    gc.collect()
+    release_unused()
     _held.extend(_fill_holes())
     gc.freeze()
     control.sendall(READY)
@@ -115,11 +121,28 @@ def _preload() -> None:
         word_vectors()
     if settings().redis_url is not None:
         import_module("workers.celery_app").celery.finalize()  # creates the tasks
+    _check_forkable()
+
+
+def _check_forkable() -> None:
+    """Raise `RuntimeError` if this process has threads, or connections besides that of the supervisor."""
     threads = len(list(Path("/proc/self/task").iterdir()))
     descriptors = [each for each in list(Path("/proc/self/fd").iterdir()) if each.is_symlink()]
     sockets = sum(each.readlink().name.startswith("socket:") for each in descriptors)
     if threads > 1 or sockets > 1:
         raise RuntimeError(f"{threads} threads and {sockets} sockets are open, and would be broken in a fork")
+
+
+def _rehearse() -> None:
+    """Rehearse the start of a worker. Its servers run by now, which they don't when the parent is loaded.
+
+    Raises:
+        RuntimeError: The process can't be forked safely any more.
+    """
+    import_module("app.supervisor.rehearsal").rehearse_start()
+    release_unused()
+    gc.freeze()
+    _check_forkable()
 
 
 def _fill_holes() -> list[list[object]]:
@@ -145,10 +168,14 @@ def _serve(control: socket.socket) -> ForkRequest | None:
     In each forked process, return the request that it was forked for.
     """
     descriptors: list[int] = []
+    is_rehearsed = False
     while head := receive(control, NUMBER_BYTES, descriptors):
         request = _REQUESTS.decode(receive(control, int.from_bytes(head)))
         log, gate = descriptors
         descriptors.clear()
+        if not is_rehearsed and WORKER in request.arguments[:1]:
+            _rehearse()
+            is_rehearsed = True
         became = _fork(control)
         if became is None:
             _become(request, log, gate)

@@ -10,10 +10,12 @@ import sys
 import urllib.request
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError, Postgres, ProgramSpec, Redis, ServerOptions, ensure_password, free_ports
+from app.errors import Misconfigured
 from app.secret_files import SUFFIX
 from app.supervisor.child import Child
 from app.supervisor.forks import EBBING, PARENT, PreloadedParent
@@ -146,9 +148,25 @@ def _inherited_environment() -> dict[str, str]:
 
 
 def _create_database(superuser_url: str, role_password: str) -> None:
-    from app.store.core.provision import create_database  # noqa: PLC0415 - takes 0.1 s: first start the servers
+    """Create the database in a process of its own, because the driver would stay in this one's memory.
 
-    create_database(superuser_url, DATABASE, ROLE, role_password)
+    Raises:
+        EmbeddedError: That failed; the process has printed the reason.
+    """
+    process = get_context("fork").Process(target=_provision, args=(superuser_url, role_password))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise EmbeddedError(f"database {DATABASE} can't be set up: see the error above")
+
+
+def _provision(superuser_url: str, role_password: str) -> None:
+    from app.store.core.provision import create_database  # noqa: PLC0415 - imports the driver
+
+    try:
+        create_database(superuser_url, DATABASE, ROLE, role_password)
+    except Misconfigured as error:
+        raise SystemExit(str(error)) from None
 
 
 def _preloader(parent: PreloadedParent, environment: Mapping[str, str], home: Path) -> Child:

@@ -30,11 +30,19 @@ from app.settings import settings
 from app.supervisor import preloaded_parent as parent
 def run():
     given = {"arguments": sys.argv[1:], "variables": dict(os.environ), "port": settings().port, "folder": os.getcwd()}
+    given |= {"rehearsed": rehearsed}
     given |= {"parent": os.getppid(), "session": os.getsid(0), "threads": len(os.listdir("/proc/self/task"))}
     print(json.dumps(given), flush=True)
     if "fail" in sys.argv:
         sys.exit(3)
     signal.pause()
+rehearsed, held = [], []
+def rehearse():
+    rehearsed.append(os.getpid())
+    if os.environ.get("LEAVES_OPEN"):
+        import socket
+        held.append(socket.socket())
+sys.modules["app.supervisor.rehearsal"] = types.SimpleNamespace(rehearse_start=rehearse)
 sys.modules["app.cli.service.processes"] = types.SimpleNamespace(main=run)
 parent.LOADED_LATER = ()
 parent.PRELOADED = PRELOADED
@@ -55,15 +63,15 @@ class Parent:
         self.parent = PreloadedParent()
         self.started: list[ChildProcess] = []
 
-    def load(self, *preloaded: str) -> ChildProcess:
+    def load(self, *preloaded: str, **variables: str) -> ChildProcess:
         command = [sys.executable, "-c", STUB.replace("PRELOADED\n", f"{preloaded!r}\n")]
-        program = ProgramSpec(command, environment(), folder=self.folder)
+        program = ProgramSpec(command, environment(**variables), folder=self.folder)
         process = self.parent.start(program, log=self.log("parent"), death_signal=signal.SIGKILL)
         self.started.append(process)
         return process
 
-    def load_completely(self) -> ChildProcess:
-        process = self.load()
+    def load_completely(self, **variables: str) -> ChildProcess:
+        process = self.load(**variables)
         until(lambda: self.parent.is_ready(process), lambda: log_tail(self.log("parent")))
         return process
 
@@ -107,6 +115,23 @@ def test_a_fork_has_its_own_arguments_environment_log_and_session(parent: Parent
     shown = Path(f"/proc/{second.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     assert shown == [os.fsencode(word) for word in (*EBBING, "beat")]
     assert log_tail(parent.log("parent")) == ""
+
+
+def test_the_start_of_a_worker_is_rehearsed_once_before_the_first_of_them(parent: Parent) -> None:
+    loaded = parent.load_completely()
+    parent.fork("beat", "beat")
+    parent.fork("first", "worker", "--lane", "ingest")
+    parent.fork("second", "worker", "--lane", "embed")
+    assert parent.printed("beat")["rehearsed"] == []
+    assert parent.printed("first")["rehearsed"] == parent.printed("second")["rehearsed"] == [loaded.pid]
+
+
+def test_a_worker_is_started_directly_after_a_rehearsal_that_left_a_connection_open(parent: Parent) -> None:
+    parent.load_completely(LEAVES_OPEN="1")
+    started = parent.fork("worker", "worker", "--lane", "weeding")
+    assert not isinstance(started, ForkedProcess)
+    assert "2 sockets are open" in log_tail(parent.log("parent"))
+    assert started.wait() == 2
 
 
 def test_the_end_of_a_fork_is_known_here_and_touches_no_other(parent: Parent) -> None:

@@ -42,8 +42,10 @@ _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
 """Matches a token that is a whole word rather than a piece of one."""
 _SPELLINGS = 100_000
 """Maximum number of words whose tokens are cached; beyond it, the cache is cleared."""
-_SLICE_WORDS = 16_384
-"""Number of word vectors that are summed at a time: 16 MiB at 256 dimensions."""
+_SLICE_WORDS = 4_096
+"""Number of word vectors that are summed at a time: 4 MiB at 256 dimensions."""
+_SLICE_SPELLINGS = 1_024
+"""Number of words whose tokens' vectors are averaged at a time, for the same reason."""
 
 
 class WordVectors:
@@ -66,7 +68,7 @@ class WordVectors:
 
         The vocabulary is ordered by frequency. Only the moments are stored, half a MiB at 256 dimensions.
         """
-        return CommonWordMoments.from_vectors(normalise_rows(self._matrix[list(self._common_words().values())]))
+        return CommonWordMoments.from_vectors(normalise_rows(self._rows(list(self._common_words().values()))))
 
     def nearest(self, spellings: Sequence[str], least: float, most: int) -> dict[str, list[str]]:
         """Return the nearest common words of each common word, nearest first, without the word itself.
@@ -80,7 +82,7 @@ class WordVectors:
         common = self._common_words()
         names = list(common)
         spellings = [word for word in spellings if word in common]
-        cosines = self.unit_vectors(spellings) @ normalise_rows(self._matrix[list(common.values())]).T
+        cosines = self.unit_vectors(spellings) @ normalise_rows(self._rows(list(common.values()))).T
         best = np.argsort(-cosines, axis=1, kind="stable")[:, : most + 1]
         return {
             word: [names[n] for n in best[row] if cosines[row, n] >= least and names[n] != word][:most]
@@ -95,8 +97,7 @@ class WordVectors:
 
     def vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's vector, shape (n, dimensions); zero for a word without tokens."""
-        tokens, sizes = self._tokens_of(spellings)
-        return _means(np.asarray(self._matrix[tokens], np.float32), sizes)
+        return self._token_means(*self._tokens_of(spellings))
 
     def unit_vectors(self, spellings: Sequence[str]) -> Vectors:
         """Return each word's unit vector, shape (n, dimensions); zero for an unknown word."""
@@ -140,7 +141,7 @@ class WordVectors:
         """
         tokens, sizes = table.tokens(rows)
         distinct, places = index_distinct(tokens, len(self._matrix))
-        vectors = np.asarray(self._matrix[distinct], np.float32)
+        vectors = self._rows(distinct)
         products = _means((vectors @ self.unit_vectors(asked).T)[places], sizes)
         lengths = self._lengths(table, rows)[:, None]
         return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > NO_LENGTH)
@@ -151,10 +152,24 @@ class WordVectors:
         if cached is None or cached[0] is not table or len(cached[1]) < len(table):
             first = len(cached[1]) if cached is not None and cached[0] is table else 0
             tokens, sizes = table.tokens(np.arange(first, len(table)))
-            fresh = np.linalg.norm(_means(np.asarray(self._matrix[tokens], np.float32), sizes), axis=1)
+            fresh = np.linalg.norm(self._token_means(tokens, sizes), axis=1)
             cached = table, np.concatenate((cached[1][:first], fresh)) if cached is not None and first else fresh
             self._measured = cached
         return cached[1][rows]
+
+    def _rows(self, tokens: NDArray[np.intp] | list[int]) -> Vectors:
+        """Return the vectors of tokens, shape (n, dimensions)."""
+        return np.asarray(self._matrix[tokens], np.float32)
+
+    def _token_means(self, tokens: NDArray[np.intp], sizes: NDArray[np.intp]) -> Vectors:
+        """Return the mean of each run of tokens' vectors, shape (runs, dimensions); zero for an empty run."""
+        means = np.empty((len(sizes), self.dimensions), np.float32)
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        for first in range(0, len(sizes), _SLICE_SPELLINGS):
+            part = sizes[first : first + _SLICE_SPELLINGS]
+            part_tokens = tokens[starts[first] : starts[first + len(part)]]
+            means[first : first + len(part)] = _means(self._rows(part_tokens), part)
+        return means
 
     def _tokens_of(self, spellings: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         table = self._word_table()
@@ -332,8 +347,11 @@ def _slices(texts: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         yield part
 
 
-def _load() -> tuple[Vectors, Any]:
-    """Return the word matrix, shape (tokens, dimensions), and the tokenizer from the installed package, offline."""
+def _load() -> tuple[NDArray[np.float16], Any]:
+    """Return the word matrix, shape (tokens, dimensions), and the tokenizer from the installed package, offline.
+
+    The package's file has half-precision numbers, so the matrix loses nothing and takes 16 MB instead of 32.
+    """
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     import wordllama  # noqa: PLC0415 - heavy; its logging setup is undone below
@@ -344,4 +362,4 @@ def _load() -> tuple[Vectors, Any]:
     folder = Path(wordllama.__file__).parent
     model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
     model.tokenizer.no_padding()
-    return model.embedding, model.tokenizer
+    return model.embedding.astype(np.float16), model.tokenizer

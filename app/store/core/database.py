@@ -216,6 +216,12 @@ def close() -> None:
     _engines.clear()
 
 
+def close_idle() -> None:
+    """Close the connections that aren't in use. Their backends, which cache plans and catalogs, then return memory."""
+    for opened in list(_engines.values()):
+        opened.dispose()
+
+
 def _open(role: Role) -> Engine:
     config = settings()
     milliseconds = int(config.statement_timeout_seconds * 1000)
@@ -232,6 +238,7 @@ def _open(role: Role) -> Engine:
         pool_timeout=5,
         pool_pre_ping=False,
         pool_recycle=600,
+        pool_use_lifo=True,  # an idle connection stays small: each statement adds to its backend's caches
         hide_parameters=True,  # a failed statement must not carry memory text into an exception
         connect_args={
             "options": options,

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from app import metrics, queues
 from app.clients.redis import stream
@@ -100,10 +101,13 @@ from workers.celery_app import celery
 celery.loader.import_default_modules()
 from workers import base
 released = []
-base.memory_release.release_unused = lambda: released.append(True)
+base.memory_release.release_unused = lambda: released.append("memory")
+base.database.close_idle = lambda: released.append("connections")
 base.WORKED_SECONDS = 0
 celery.tasks["ingest.drain"].apply()
-base.WORKED_SECONDS = 1000
+base.WORKED_LONG_SECONDS = 0
+celery.tasks["ingest.drain"].apply()
+base.WORKED_SECONDS = base.WORKED_LONG_SECONDS = 1000
 from app.services.erasure import ledger
 ledger.check = lambda: 1 / 0
 celery.tasks["ingest.index"].apply()
@@ -113,7 +117,7 @@ def away():
     raise ConnectionError
 ledger.check = away
 celery.tasks["ingest.index"].apply()
-assert released == [True], "memory is released after a task that has worked, and only then"
+assert released == ["memory", "connections", "memory"], "after tasks that have worked, and only then"
 """
 
 
@@ -123,12 +127,12 @@ def test_a_task_is_counted_when_it_begins_and_when_it_ends(api: Api) -> None:
     done = subprocess.run([sys.executable, "-c", TASKS], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = families(api)
-    assert found["ebbing_tasks_started_total"]["ingest", queues.DRAIN] == 1
+    assert found["ebbing_tasks_started_total"]["ingest", queues.DRAIN] == 2
     assert found["ebbing_tasks_started_total"]["ingest", queues.INDEX] == 2
-    assert found["ebbing_tasks_total"]["ingest", "succeeded", queues.DRAIN] == 1
+    assert found["ebbing_tasks_total"]["ingest", "succeeded", queues.DRAIN] == 2
     assert found["ebbing_tasks_total"]["ingest", "failed", queues.INDEX] == 1
     assert found["ebbing_tasks_total"]["ingest", "put_off", queues.INDEX] == 1
-    assert found["ebbing_task_seconds_count"]["ingest", queues.DRAIN] == 1
+    assert found["ebbing_task_seconds_count"]["ingest", queues.DRAIN] == 2
     assert found["ebbing_tasks_retried_total"]["ingest", queues.DRAIN] == 0
     assert found["ebbing_stored_memories_total"] == {(): 1}
     assert found["ebbing_database_pool_connections"]["ingest", "limit"] > 0
@@ -243,6 +247,26 @@ def test_who_waits_for_a_connection_is_seen(service: Service) -> None:
     found = database.pool()
     assert (found.limit, found.open, found.in_use, found.waiting) == (3, 1, 3, 2)
     assert database.pool().waiting == 0
+
+
+def test_idle_connections_are_closed_and_opened_again(service: Service) -> None:
+    database.close()
+    with database.shared():
+        pass
+    assert database.pool().open == 1
+    database.close_idle()
+    assert database.pool().open == 0
+    with database.shared():
+        assert database.pool().in_use == 1
+
+
+def test_the_connection_used_last_is_used_next(service: Service) -> None:
+    database.close()
+    with database.shared(), database.shared() as inner:
+        last = inner.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    for _ in range(3):
+        with database.shared() as tx:
+            assert tx.execute(text("SELECT pg_backend_pid()")).scalar_one() != last, "the outer one was returned later"
 
 
 def test_a_backups_age_is_its_marks(api: Api, tmp_path: Path) -> None:

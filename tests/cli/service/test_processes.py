@@ -115,7 +115,8 @@ class Program:
         pass
     run = start
 celery.Worker = celery.Beat = Program
-for run in (lambda: programs.run_worker("ingest", ("ingest",), 2), programs.run_beat):
+worker = lambda lane: lambda: programs.run_worker(lane, (lane,), 2)
+for run in (worker("ingest"), worker("rights"), programs.run_beat):
     try:
         run()
     except SystemExit as end:
@@ -131,11 +132,13 @@ def test_celery_is_run_with_our_options_and_settings() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAMS], cwd=root, env=os.environ | settings, capture_output=True, check=True
     )
-    worker, beat, broker, shutdown_seconds = json.loads(done.stdout)
+    worker, rights, beat, broker, shutdown_seconds = json.loads(done.stdout)
     assert worker["hostname"].startswith("ingest@")
     assert (worker["queues"], worker["concurrency"], worker["pool"], worker["exit"]) == (["ingest"], 2, "prefork", 7)
     assert worker["without_gossip"]
     assert worker["without_mingle"]
+    assert worker["max_memory_per_child"] is None
+    assert rights["max_memory_per_child"] > 48 << 10, "the limit is on growth"
     assert (beat["scheduler_cls"], beat["exit"]) == ("celery.beat:Scheduler", 0)  # no file
     assert (broker, shutdown_seconds) == ("redis://127.0.0.1:9/3", 4)
 

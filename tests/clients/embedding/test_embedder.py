@@ -123,6 +123,26 @@ def test_words_remembered_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert small.embed_memories(texts) == pytest.approx(embedder().embed_memories(texts), abs=1e-5)
 
 
+def test_the_matrix_has_the_precision_of_its_file_and_vectors_that_of_the_service() -> None:
+    known = word_vectors()
+    assert known._matrix.dtype == np.float16
+    assert known.vectors(["dog"]).dtype == known.unit_vectors(["dog"]).dtype == np.float32
+    assert np.linalg.norm(known.unit_vectors(["dog"])) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("slice_words", [1, 2, 3])
+def test_vectors_do_not_depend_on_how_many_are_computed_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, slice_words: int
+) -> None:
+    words = ["dog", "", "unbelievability", "tax", "trombone"]
+    texts = [MemoryText("dog tax"), MemoryText(""), MemoryText("a trombone's unbelievability"), MemoryText("tax")]
+    expected, whole = word_vectors().vectors(words), embedder().embed_memories(texts)
+    monkeypatch.setattr("app.clients.embedding.static_embedder._SLICE_SPELLINGS", slice_words)
+    monkeypatch.setattr("app.clients.embedding.static_embedder._SLICE_WORDS", slice_words)
+    assert np.array_equal(word_vectors().vectors(words), expected)
+    assert np.array_equal(embedder().embed_memories(texts), whole)
+
+
 @pytest.mark.slow
 def test_loading_leaves_logging_alone() -> None:
     code = (

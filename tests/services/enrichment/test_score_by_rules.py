@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.salience import Judgement, ScoringEvidence, judge
+from app.domain.text.embedding_input import normalise_rows
 from app.services.enrichment import score_by_rules, stage_runner
 from app.services.ingest import drain
 from app.services.memories import memories
@@ -53,6 +55,18 @@ def test_what_matters_scores_higher_and_says_why(service: Service, tenant: Tenan
     assert decision.criteria["actionable"] > 5
     assert decision.inferred is not None
     assert "Ines" in decision.inferred["entities"]
+
+
+def test_the_nearest_earlier_vector_is_found_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = normalise_rows(np.random.default_rng(5).normal(size=(10, 6)).astype(np.float32))
+    expected = [max(0.0, *(float(vector @ each) for each in vectors[:n])) for n, vector in enumerate(vectors) if n]
+    for rows in (1, 3, 9, 256):
+        monkeypatch.setattr(score_by_rules, "ROWS_AT_ONCE", rows)
+        [first, *others] = score_by_rules._nearest_earlier(vectors)
+        assert first is None
+        assert others == pytest.approx(expected, abs=1e-6)
+    assert score_by_rules._nearest_earlier(vectors[:1]) == [None]
+    assert score_by_rules._nearest_earlier(vectors[:0]) == []
 
 
 def test_the_callers_word_stands(service: Service, tenant: Tenant) -> None:
