@@ -6,7 +6,6 @@ from app.domain.dynamics import cmm, mnemex, profiles, state
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.strength import importance, review
 from app.domain.tiers import tier_decision
-from app.embedded.redis import Redis
 from app.secret_settings import SecretFiles, SecretFileSettings
 from app.services.privacy.export_archive import _Sink
 from app.services.strength import linked_reinforcement
@@ -44,7 +43,6 @@ linked_reinforcement.strengthen_linked
 _Sink.writable
 # read by tests
 metrics.read_counters
-Redis.admin_url
 tier_decision.fresh_facts
 # called by pydantic-settings
 SecretFiles.get_field_value
