@@ -32,7 +32,7 @@ from app.store.ingest.dead_letters import UnstoredEntry
 
 STAGE = "drain"
 KILLED = "its worker died each time"
-NUDGE_SECONDS = 0.1
+NUDGE_SECONDS = 0.25
 """Interval at which a slice nudges the stages, so that what it stores doesn't wait for its end."""
 
 # Size of a turn while several tenants have pending entries, from the speed of this process's turns.

@@ -21,7 +21,7 @@ from app.store.memories.tenant_counts import TierCounts
 
 # Maximum number of memories per item of enrichment work: small enough for the turns of tenants that share a stage. A
 # tenant alone has several items in a turn.
-WORK_ITEM_MEMORIES = 100
+WORK_ITEM_MEMORIES = 250
 
 
 def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:

@@ -10,6 +10,7 @@ import pytest
 from app.clients.redis.connection import SHARED_TURNS
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
+from app.store.ingest.envelopes import WORK_ITEM_MEMORIES
 from tests.service import Service
 
 
@@ -67,9 +68,9 @@ def test_a_stage_has_short_turns_as_soon_as_the_drain_has(service: Service) -> N
     service.send(quiet, "a word")
     drain.drain_streams()
     assert stage_runner.run_index_stage() == 1
-    service.send(flood, *(f"memory {number}" for number in range(250)))
+    service.send(flood, *(f"memory {number}" for number in range(2 * WORK_ITEM_MEMORIES)))
     drain.drain_streams()
     service.configure(slice_seconds=1e-6)  # one turn per slice
-    assert stage_runner.run_index_stage() == 200
+    assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES, "the first item, instead of both"
     service.redis.delete(SHARED_TURNS)
-    assert stage_runner.run_index_stage() == 50
+    assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES
