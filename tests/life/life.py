@@ -68,7 +68,7 @@ class World:
         self.codes = 0
         self.chance = random.Random(seed)
         self.done: Counter[str] = Counter()
-        """Operations by name, and what they met with."""
+        """Numbers of operations and of outcomes, by name."""
         self.trail: list[str] = []
         self.backup: Backup | None = None
         self.people: list[Person] = []
@@ -144,9 +144,9 @@ class World:
             memory_id, code, fields, at or moment_of(memory_id), given.get("salience"), given.get("multiplier", 1.0)
         )
 
-    def met(self, what: str) -> None:
-        """Count an outcome, so that a long life can show that it met with all of them."""
-        self.done[what] += 1
+    def count_outcome(self, outcome: str) -> None:
+        """Count an outcome, for the summary of a life."""
+        self.done[outcome] += 1
 
     def settle(self) -> None:
         """Do all pending work, and learn the salience of memories whose text was scored."""

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 from app.domain.policy.policy import Policy
 from tests.life.life import MANY, Difference, World
-from tests.life.model import Asked, Model, seconds
+from tests.life.model import KnownErasure, Model, seconds
 
 MOVES: Final = {"archive": ("active", "archived"), "cold": ("archived", "cold"), "delete": ("cold", "deleted")}
 GRACE_DAYS: Final = (0, 0, 5, 10)
@@ -34,7 +34,7 @@ def finish_due(world: World) -> None:
         for erasure in list(person.model.erasures.values()):
             if erasure.status == "grace" and erasure.erase_after <= now:
                 person.model.finish(erasure)
-                world.met(f"erasure {erasure.status} after its grace")
+                world.count_outcome(f"erasure {erasure.status} after its grace")
     world.settle()
 
 
@@ -53,7 +53,7 @@ def move(world: World) -> None:
     source, target = MOVES[kind]
     for memory in list(world.model.visible().values()):
         if memory.tier == source and LOWER.index(wanted[memory.id]) >= LOWER.index(target):
-            world.met(f"moved to {target}")
+            world.count_outcome(f"moved to {target}")
             if target == "deleted":
                 world.model.remove([memory.id])
             else:
@@ -82,7 +82,7 @@ def restore(world: World) -> None:
         if tier != "cold" and answer.json()["tier"] != "active":
             raise Difference(f"a restored memory is {answer.json()['tier']}")
         world.model.restore(memory, time.time())
-        world.met(f"restored from {tier}")
+        world.count_outcome(f"restored from {tier}")
         world.settle()
 
 
@@ -109,7 +109,7 @@ def release(world: World) -> None:
     for erasure in list(world.model.erasures.values()):
         if erasure.status == "held":
             world.model.finish(erasure)
-            world.met(f"erasure {erasure.status} after a release")
+            world.count_outcome(f"erasure {erasure.status} after a release")
     world.settle()
 
 
@@ -124,7 +124,9 @@ def delete(world: World) -> None:
         return
     made = world.call("DELETE", f"/v1/memories/{memory.id}", 202).json()
     after = seconds(made["erase_after"])
-    world.model.erasures[made["erasure_id"]] = Asked(made["erasure_id"], {"ids": [memory.id]}, after, is_deletion=True)
+    world.model.erasures[made["erasure_id"]] = KnownErasure(
+        made["erasure_id"], {"ids": [memory.id]}, after, is_deletion=True
+    )
     again = world.call("DELETE", f"/v1/memories/{memory.id}", 202).json()
     if again["erasure_id"] != made["erasure_id"]:
         raise Difference("a repeated deletion made another erasure")
@@ -146,7 +148,7 @@ def erase(world: World) -> None:
     made = world.call(
         "POST", "/v1/privacy/erasures", 202, json={**asked, "kind": "gdpr", "grace_days": days, "reason": "asked"}
     ).json()
-    erasure = Asked(made["id"], scope, seconds(made["erase_after"]))
+    erasure = KnownErasure(made["id"], scope, seconds(made["erase_after"]))
     hidden = [each for each in world.model.visible().values() if erasure.matches(each)]
     world.model.erasures[made["id"]] = erasure
     if days == 0:
@@ -172,8 +174,8 @@ def cancel(world: World) -> None:
     for memory in back.values():
         if memory.fields["external_id"] in taken:
             memory.fields["external_id"] = None
-            world.met("external id taken meanwhile")
-    world.met("memories back after a cancellation" if back else "cancellation without memories")
+            world.count_outcome("external id in use after a cancellation")
+    world.count_outcome("memories back after a cancellation" if back else "cancellation without memories")
     for pair in sorted(world.model.relations() - active, reverse=True):
         world.model.supersessions[pair] = "hidden"
         world.model.supersessions[pair] = "rejected" if world.model.against(*pair) else "active"
@@ -195,7 +197,7 @@ def export(world: World) -> None:
     sent = [each for each in found if each["made_by"] == "caller" and each["memory_id"] not in lost]
     own = {each["memory_id"]: each["text"] for each in sent}
     wanted = {each.id: each.fields["text"] for each in everything if each.fields["subject"] == subject}
-    world.met("export with memories" if own else "empty export")
+    world.count_outcome("export with memories" if own else "empty export")
     if own != wanted:
         raise Difference(f"an export of {subject} has {own}, the model {wanted}")
 
@@ -243,7 +245,7 @@ def decide_merge(world: World) -> None:
     if merge["status"] == "done":
         undone = world.call("POST", f"{at}/undo", 200, 409)
         world.settle()
-        world.met(f"merge undone: {undone.status_code}")
+        world.count_outcome(f"merge undone: {undone.status_code}")
         if undone.status_code == 200:
             take_tiers(world, {"archived": {"active"}})
     elif world.chance.random() < 0.8:
@@ -264,7 +266,7 @@ def take_tiers(world: World, allowed: dict[str, set[str]]) -> None:
             lineage = world.call("GET", f"/v1/memories/{memory.id}/lineage").json()
             if not lineage["merged_into"]:
                 raise Difference(f"memory {memory.id} has moved to {tier} without a merge")
-            world.met(f"merges moved to {tier}")
+            world.count_outcome(f"merges moved to {tier}")
             memory.tier = tier
 
 
@@ -304,7 +306,7 @@ def lose_texts(world: World, model: Model, since: Model) -> None:
         later = since.memories.get(memory.id)
         if memory.tier == "cold" and (later is None or later.thaws != memory.thaws):
             memory.is_lost = True
-            world.met("text lost with its key")
+            world.count_outcome("text lost with its key")
 
 
 def replay(world: World, model: Model, since: Model) -> None:
@@ -321,4 +323,4 @@ def replay(world: World, model: Model, since: Model) -> None:
         if erasure.status == "grace":
             model.erasures[erasure.id] = erasure
     model.gone += [each for each in since.gone if each[0] not in model.memories and each not in model.gone]
-    world.met("erased since the backup" if erased else "nothing erased since the backup")
+    world.count_outcome("erased since the backup" if erased else "nothing erased since the backup")

@@ -60,7 +60,7 @@ class Remembered:
 
 
 @dataclass
-class Asked:
+class KnownErasure:
     """An erasure: its scope by field, and the position of the last memory that it applies to once it has begun."""
 
     id: str
@@ -84,7 +84,7 @@ class Model:
 
     memories: dict[str, Remembered] = field(default_factory=dict)
     eras: list[tuple[int, float, Policy]] = field(default_factory=list)
-    erasures: dict[str, Asked] = field(default_factory=dict)
+    erasures: dict[str, KnownErasure] = field(default_factory=dict)
     holds: dict[str, dict[str, Any]] = field(default_factory=dict)
     links: dict[tuple[str, str, str], None] = field(default_factory=dict)
     supersessions: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Model:
 
     # Which memories a read returns
 
-    def hiding(self, memory: Remembered) -> list[Asked]:
+    def hiding(self, memory: Remembered) -> list[KnownErasure]:
         """Return the open erasures that hide a memory."""
         return [each for each in self.erasures.values() if each.status in OPEN and each.matches(memory)]
 
@@ -257,7 +257,7 @@ class Model:
             pair: status for pair, status in self.supersessions.items() if pair[0] in here and pair[1] in here
         }
 
-    def finish(self, erasure: Asked) -> None:
+    def finish(self, erasure: KnownErasure) -> None:
         """Erase what an erasure matches and no hold covers; the rest stays hidden until the release."""
         if erasure.cut is None:
             erasure.cut = self.accepted

@@ -77,11 +77,11 @@ def upsert(world: World) -> None:
     [new_id] = world.call("POST", "/v1/memories", 202, json=given).json()["ids"]
     if world.model.held(memory):
         memory.fields["external_id"] = None
-        world.met("external id of a held memory sent again")
+        world.count_outcome("external id of a held memory sent again")
         world.learn(new_id, code, given)
         world.settle()
         return
-    world.met(f"external id sent again: {memory.tier}")
+    world.count_outcome(f"external id sent again: {memory.tier}")
     was_subject = memory.fields["subject"]
     fields = {name: given.get(name) for name in memory.fields}
     memory.fields = fields | {name: given.get(name, empty) for name, empty in CLEARED.items()}
@@ -126,7 +126,7 @@ def edit(world: World) -> None:
         return
     world.call("PATCH", f"/v1/memories/{memory.id}", json=changes)
     now = time.time()
-    world.met(f"edited: {memory.tier}")
+    world.count_outcome(f"edited: {memory.tier}")
     world.model.restore(memory, now)
     if "text" in changes:
         memory.code = code
