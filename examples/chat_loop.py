@@ -37,7 +37,7 @@ def reply_without_model(memories: str, messages: list[Message]) -> str:
     """Repeat the user's words from the memories, with the ids that a model would append."""
     lines = re.findall(r"^\[(\S+)\] \S+ user: (.+)$", memories, re.MULTILINE)
     if not lines:
-        return "I don't know that yet." if is_question(messages[-1]) else "I will remember that."
+        return "No earlier conversation says that." if is_question(messages[-1]) else "I will remember that."
     said = " ".join(f"You told me: {text} [{memory_id}]" for memory_id, text in lines)
     return f"I am not sure. {said}" if memories.startswith(CLOSEST) else said
 
@@ -89,11 +89,12 @@ def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) ->
     for text in texts:
         if text == "/forget":
             used, erasures = [], memory.forget(used)
-            yield f"Deleted memories: {len(erasures)}. /undo restores them."
+            done = f"Deleted memories: {len(erasures)}. /undo restores them."
+            yield done if erasures else "The last reply used no memory, so nothing is deleted."
             continue
         if text == "/undo":
             memory.undo(erasures)
-            yield f"Restored memories: {len(erasures)}."
+            yield f"Restored memories: {len(erasures)}." if erasures else "There is nothing to restore."
             erasures = []
             continue
         question = {"role": "user", "content": text}

@@ -140,7 +140,7 @@ def test_the_chat_loop_remembers_an_earlier_conversation(run: Run, stored: Calla
     assert "Assistant: You told me: My son Max is allergic to peanuts.\n" in asked
     until(lambda: used(ebbing), "the reported use")
     bob = run(EXAMPLES / "chat_loop.py", "--user", "bob", typed="What can I bake for Max?")
-    assert "Assistant: I don't know that yet.\n" in bob
+    assert "Assistant: No earlier conversation says that.\n" in bob
     stored()
     assert {(memory.role, memory.subject) for memory in ebbing.page().memories} == {
         (role, user) for role in ("user", "assistant") for user in ("ann", "bob")
@@ -152,14 +152,15 @@ def test_the_chat_loop_searches_if_nothing_is_recalled_and_undoes_a_deletion(
 ) -> None:
     ebbing.remember({"text": "The spare keys are at Ben's", "subject": "ann", "role": "user"})
     stored()
-    typed = "How do planes fly?\nWhere are the spare keys?\n/forget\nWhere did I put them?\n/undo\n"
+    typed = "/forget\n/undo\nHow do planes fly?\nWhere are the spare keys?\n/forget\nWhere did I put them?\n/undo\n"
     replies = re.findall(r"Assistant: (.*)", run(EXAMPLES / "chat_loop.py", typed=typed))
     reply = "You told me: The spare keys are at Ben's"
-    assert replies[0] == f"I am not sure. {reply}"
-    assert replies[1].endswith(reply)
-    assert replies[2] == "Deleted memories: 1. /undo restores them."
-    assert reply not in replies[3]
-    assert replies[4] == "Restored memories: 1."
+    assert replies[:2] == ["The last reply used no memory, so nothing is deleted.", "There is nothing to restore."]
+    assert replies[2] == f"I am not sure. {reply}"
+    assert replies[3].endswith(reply)
+    assert replies[4] == "Deleted memories: 1. /undo restores them."
+    assert reply not in replies[5]
+    assert replies[6] == "Restored memories: 1."
     assert [memory.text for memory in ebbing.page().memories if "Ben" in memory.text and memory.role == "user"] == [
         "The spare keys are at Ben's"
     ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
+from app.clients.redis.connection import check_settings
 from app.clients.redis.connection_check import QueueReplaced, registered_check
 from app.errors import Misconfigured
 from app.settings import settings
@@ -23,11 +25,10 @@ def connections() -> int:
 
 def test_it_connects_several_times_and_closes_everything(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[bool] = []
-    real = rehearsal.check_settings
 
-    def check(redis: object) -> list[str]:
+    def check(redis: Redis) -> list[str]:
         verified.append(registered_check() is not None)
-        return real(redis)  # type: ignore[arg-type]
+        return check_settings(redis)
 
     monkeypatch.setattr(rehearsal, "check_settings", check)
     service.redis.close()

@@ -99,7 +99,7 @@ def export(
                 f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
-    counts = ", ".join(f"{lines:,} {plain(name.removesuffix('.jsonl'))}" for name, lines in made["counts"].items())
+    counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
     text = f"{output}: {format_bytes(size)} ({counts or 'no data'})"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 

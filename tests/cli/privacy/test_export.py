@@ -47,7 +47,7 @@ def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: St
     ready(api)
     file = tmp_path / "ann.zip"
     done = cli("export", "ann", "--right", "portable", "--law", "gdpr", "--output", str(file), "--yes")
-    assert "6 bytes (3 given)" in done.out
+    assert "6 bytes (3 in given.jsonl)" in done.out
     assert api.asked[1].json == {"subject": "ann", "kind": "portable", "law": "gdpr"}
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"PK zip", 0o600)
     printed = json.loads(cli("export", "ann", "--output", str(tmp_path / "b.zip"), "--yes", "--json").out)
