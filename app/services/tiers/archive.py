@@ -33,7 +33,7 @@ from app.store.embedding import embedding_spaces
 from app.store.enrichment import word_index
 from app.store.strength.due_pages import Wanted
 from app.store.strength.states import StoredStates
-from app.store.tiers import archive
+from app.store.tiers import archive, pca_bases
 from app.store.tiers.archive import ArchivedVectors
 
 KIND: Final = "archive"
@@ -137,7 +137,7 @@ def deindex(
         word_index.index_words(tx, tenant_id, unindexed, policy.language, policy.time_zone)
     space_id = spaces.searched.space_id if spaces else None
     vectors = archive.remove_vectors(tx, tenant_id, space_id, ids)
-    is_basis_valid = chosen is not None and chosen.space_id == space_id
+    is_basis_valid = chosen is not None and chosen.space_id == space_id and _retain(tx, tenant_id, chosen)
     # A vector sent by the caller can't be recomputed, so it is stored whole for a later restore.
     reducible = vectors.only(np.flatnonzero(~vectors.by_caller & is_basis_valid))
     whole = vectors.only(np.flatnonzero(vectors.by_caller | (not is_basis_valid)))
@@ -151,6 +151,11 @@ def deindex(
     return int(np.count_nonzero(~whole.by_caller)) if is_long else 0
 
 
+def _retain(tx: database.Transaction, tenant_id: UUID, chosen: ChosenBasis) -> bool:
+    """Keep a basis until the transaction ends; return False if an erasure or a fit has deleted it since it was read."""
+    return not chosen.is_own or pca_bases.retain(tx, tenant_id, chosen.basis_id)
+
+
 def _reduced(found: ArchivedVectors, chosen: ChosenBasis) -> ArchivedVectors:
     return replace(found, matrix=pca.reduce_vectors(chosen.basis, found.matrix))
 
@@ -160,6 +165,8 @@ def _reduce_whole(tenant_id: UUID, left_off: dict[str, Any], until: float) -> St
     chosen, reduced = current_basis(tenant_id), 0
     while chosen is not None:
         with database.tenant(tenant_id) as tx:
+            if not _retain(tx, tenant_id, chosen):
+                return Step(0, {"phase": "reduce", **left_off}, finished=False, counts={"reduced": reduced})
             vectors = archive.lock_whole(tx, tenant_id, chosen.space_id, ROWS)
             if vectors.ids:
                 archive.write_reduced(tx, tenant_id, chosen.basis_id, _reduced(vectors, chosen))

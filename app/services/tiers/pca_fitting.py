@@ -33,11 +33,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenBasis:
-    """The basis that currently reduces a tenant's vectors of a space."""
+    """The basis that currently reduces a tenant's vectors of a space; `is_own` if the tenant doesn't share it."""
 
     basis_id: int
     space_id: int
     basis: PcaBasis
+    is_own: bool = False
 
 
 def current_basis(tenant_id: UUID, space: Space) -> ChosenBasis | None:
@@ -53,7 +54,7 @@ def current_basis(tenant_id: UUID, space: Space) -> ChosenBasis | None:
             known = pca_bases.read_newest(tx, owner, space.space_id)
         basis = None if known is None else _read(owner, known.basis_id)
         if known is not None and basis is not None and basis.dimensions == space.dimensions:
-            return ChosenBasis(known.basis_id, space.space_id, basis)
+            return ChosenBasis(known.basis_id, space.space_id, basis, owner == tenant_id)
         if known is not None:
             log.warning("basis_unusable", tenant=str(tenant_id), basis=known.basis_id, space=space.space_id)
     return None

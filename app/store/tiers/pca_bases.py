@@ -150,6 +150,7 @@ VALUES (%(tenant)s, %(space)s, %(matrix)s, %(mean)s, %(kept)s, %(samples)s, %(dr
 
 def drop_unused(tx: Connection, tenant_id: UUID) -> int:
     """Delete a tenant's bases that no vector uses, except the newest of each space. Return the number deleted."""
+    driver_connection(tx).execute(_LOCK, {"tenant": tenant_id, "ids": list_ids(tx, tenant_id)})
     return driver_connection(tx).execute(_DROP_UNUSED, {"tenant": tenant_id}).rowcount
 
 
@@ -220,11 +221,27 @@ _IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
 
 
 def drop_bases(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
-    """Delete those of these bases that the tenant owns. Return the number deleted."""
+    """Delete those of these bases that the tenant owns, and none of its own vectors uses. Return the number deleted."""
+    driver_connection(tx).execute(_LOCK, {"tenant": tenant_id, "ids": list(basis_ids)})
     return driver_connection(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
 
 
-_DROP: Final = "DELETE FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)"
+# Waits for transactions that write vectors reduced by these bases; the next statement sees what they have committed.
+_LOCK: Final = "SELECT FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s) FOR UPDATE"
+_DROP: Final = """
+DELETE FROM pca_bases AS basis WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(ids)s)
+  AND NOT EXISTS (
+    SELECT FROM archived_memories AS archived WHERE archived.tenant_id = %(tenant)s
+      AND archived.space_id = basis.space_id AND archived.basis_id = basis.basis_id)
+"""
+
+
+def retain(tx: Connection, tenant_id: UUID, basis_id: int) -> bool:
+    """Keep a tenant's own basis from being deleted until the transaction ends; return False if it is gone."""
+    return driver_connection(tx).execute(_RETAIN, {"tenant": tenant_id, "id": basis_id}).rowcount > 0
+
+
+_RETAIN: Final = "SELECT FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = %(id)s FOR KEY SHARE"
 
 
 def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:

@@ -9,6 +9,8 @@ import pytest
 
 from app.services.memories import memories
 from app.services.tiers import archive, pca_fitting
+from app.store.core import database
+from app.store.tiers import pca_bases
 from app.store.tiers.pca_bases import SHARED
 from tests.service import Service, Tenant
 from tests.services import archived_memories
@@ -63,6 +65,29 @@ def test_a_large_tenant_has_a_basis_of_its_own_and_is_found_by_meaning(service: 
     assert [after[memory_id] for memory_id in before.keys() & after.keys()] == pytest.approx(
         [before[memory_id] for memory_id in before.keys() & after.keys()], abs=0.05
     )
+
+
+def test_vectors_are_stored_whole_if_an_erasure_has_deleted_the_basis_meanwhile(service: Service) -> None:
+    tenant = service.tenant()
+    ids = crowd(service, tenant)
+    pca_fitting.refit_basis(tenant.tenant_id)
+    chosen = archive.current_basis(tenant.tenant_id)
+    assert chosen is not None
+    service.rows("DELETE FROM pca_bases")  # as an erasure's refit does between two slices of archiving
+    fade(service, ids)
+    archived_memories.swept(tenant.tenant_id)
+    assert archive.move_slice(tenant.tenant_id, None, chosen)[1]["whole"] == len(ids)
+    assert {basis_id for _, basis_id in stored_shapes(service)} == {None}
+
+
+def test_a_basis_that_vectors_use_isnt_deleted(service: Service) -> None:
+    tenant = service.tenant()
+    fade(service, crowd(service, tenant))
+    archive_all(tenant.tenant_id)
+    [(basis_id,)] = service.rows("SELECT basis_id FROM pca_bases")
+    with database.tenant(tenant.tenant_id) as tx:
+        assert pca_bases.drop_bases(tx, tenant.tenant_id, [basis_id]) == 0
+        assert pca_bases.list_ids(tx, tenant.tenant_id) == [basis_id]
 
 
 def test_a_basis_lasts_until_there_are_twice_as_many_vectors(service: Service) -> None:
