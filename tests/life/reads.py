@@ -253,5 +253,12 @@ def check_remains(world: World, since: dict[int, int]) -> None:
         for code in sorted(gone)[:10]:
             found = traces.in_tables(world.api.service, code) + traces.in_redis(world.api.service.redis, code)
             if found := [each for each in found if not each.startswith("ebbing:idem")]:
-                rows = world.api.service.rows("SELECT * FROM memories WHERE memories::text LIKE %s", f"%{code}%")
-                raise Difference(f"the word {code} of an erased memory is in {found}: {rows[:2]}")
+                rows = [
+                    world.api.service.rows(
+                        f"SELECT to_jsonb(one) FROM {table} AS one WHERE one::text ILIKE %s",  # noqa: S608 - constants
+                        f"%{code}%",
+                    )
+                    for table in ("memories", "memory_words")
+                ]
+                erased = [each for each in person.model.gone if code in each[1]]
+                raise Difference(f"the word {code} of the erased memory {erased} is in {found}: {rows}")

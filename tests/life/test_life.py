@@ -102,5 +102,5 @@ def test_a_short_life_is_as_the_model_says(place: Installation) -> None:
 
 @pytest.mark.long
 def test_a_long_life_is_as_the_model_says(place: Installation) -> None:
-    seed, _, steps = os.environ.get("EBBING_TEST_LIFE", "2").partition(":")
+    seed, _, steps = os.environ.get("EBBING_TEST_LIFE", "1").partition(":")
     live(World(place.api, place, seed), int(steps or MANY_STEPS))
