@@ -280,6 +280,10 @@ def test_data_of_the_version_before_migrate_beside_a_newer_key_store(drill: Dril
     drill.restore()
     rows = drill.service.rows
     rows("DROP POLICY tenant_or_all ON jobs")
+    rows("DROP VIEW privacy_request_days")
+    for column in ("partial_sent_at", "partial_recorded_at", "partial_recorded_by"):
+        rows(f"ALTER TABLE privacy_requests DROP COLUMN {column}")
+    rows("DROP TABLE operators")
     rows("UPDATE alembic_version SET version_num = '0041'")
     with pytest.raises(Exception, match="tenant_or_all"):
         rows("CREATE POLICY tenant_or_all ON ebbing_keys.erasure_ledger USING (true)")
