@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ops.recall.readers.choice import choose
 from ops.salience import __main__ as command
 from ops.salience import examples, figures, fitting
 from ops.salience.examples import BETWEEN, NO, YES, Group
@@ -53,7 +54,7 @@ def test_a_chat_is_labelled_by_its_author_and_read_with_the_turns_before(tmp_pat
 
 
 def test_turns_before_are_the_nearest_two_of_the_thread(tmp_path: Path) -> None:
-    conversation = next(iter(examples.choose(chat(tmp_path)).read(tmp_path)))
+    conversation = next(iter(choose(chat(tmp_path)).read(tmp_path)))
     evidence = examples.list_evidence(conversation.memories)
     assert [[turn.text for turn in each.before] for each in evidence] == [
         [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -102,7 +103,7 @@ def test_why_names_the_chance_and_three_reasons(service: Service, tenant: Tenant
 
 def test_the_command_shows_the_chance_with_its_reasons(service: Service) -> None:
     reasons = [{"feature": "first person", "points": 0.64}, {"feature": "general advice", "points": -0.1}]
-    found = {
+    found: dict[str, Any] = {
         "tier": "active", "wanted": "active", "rule": "decay", "why": "x", "numbers": {"uses": 1}, "holds": [],
         "next_change": None, "keep": {"chance": 0.707, "reasons": reasons},
     }  # fmt: skip
