@@ -302,6 +302,7 @@ def test_any_text_is_judged_within_bounds_and_always_alike(batch: list[ScoringEv
         assert judgement.salience == pytest.approx(salience(judgement.criteria))
         assert 0 <= judgement.salience <= 1
         assert 0 <= judgement.uncertainty <= 1
+        assert 0 <= judgement.keep_chance <= 1
         assert judgement.kind != "system"
         assert all(entity in evidence.text for entity in judgement.entities)
         alone = judge([evidence])[0]

@@ -173,6 +173,7 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
         "rule": found.verdict.rule,
         "why": found.verdict.why,
         "numbers": asdict(found.case),
+        "keep": found.keep and asdict(found.keep) | {"reasons": [reason._asdict() for reason in found.keep.reasons]},
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
         "holds": holds,
         "supersedes": [responses.superseding(one) for one in found.supersedes],

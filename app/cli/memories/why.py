@@ -44,6 +44,9 @@ def why(
     typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
     for name, text in numbers.items():
         typer.echo(f"{name:<{width}}{text}")
+    if keep := found.get("keep"):
+        reasons = ", ".join(f"{reason['feature']} {reason['points']:+.2f}" for reason in keep["reasons"])
+        typer.echo(f"{'keep chance':<{width}}{keep['chance']:.2f}: {reasons}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")

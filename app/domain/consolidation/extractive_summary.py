@@ -22,8 +22,9 @@ from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.rendering import SourceLine, render_lines
 from app.domain.consolidation.sentences import split_sentences
-from app.domain.salience import ScoringEvidence, judge
+from app.domain.salience import ScoringEvidence
 from app.domain.salience.features import strip_instructions
+from app.domain.salience.rules import rate_saliences
 from app.domain.text.words import contains_question, format_line, split_words
 
 FLOOR_CHARACTERS: Final = 120
@@ -145,9 +146,7 @@ def _lines(ordered: Sequence[Source]) -> tuple[list[SourceLine], list[float]]:
         for place, source in enumerate(ordered)
         for sentence in split_sentences(_without_speaker(source))
     ]
-    saliences = [
-        judgement.salience for judgement in judge([ScoringEvidence(line.text, line.speaker) for line in lines])
-    ]
+    saliences = rate_saliences([ScoringEvidence(line.text, line.speaker) for line in lines])
     if len(lines) > SENTENCES_MAX:
         telling = [
             salience + _DIGITS_SALIENCE * any(map(str.isdigit, line.text))

@@ -27,6 +27,32 @@ class Criteria(NamedTuple):
     personal: float
 
 
+class Turn(NamedTuple):
+    """A turn of the memory's thread.
+
+    Attributes:
+        text: The turn's text.
+        speaker: Name of the speaker, if known.
+        role: The speaker's role, if known.
+    """
+
+    text: str
+    speaker: str | None = None
+    role: Role | None = None
+
+
+class Reason(NamedTuple):
+    """A feature's part in a memory's keep chance.
+
+    Attributes:
+        feature: The feature, in words.
+        points: Its part of the log-odds, compared with an average memory; negative if it lowers the chance.
+    """
+
+    feature: str
+    points: float
+
+
 @dataclass(frozen=True, slots=True)
 class ScoringEvidence:
     """Inputs of the rules for one memory.
@@ -39,6 +65,7 @@ class ScoringEvidence:
         tags: The tags given by the caller.
         rarity: Mean idf of its content words among the tenant's memories divided by ln(N + 1), 0 to 1; None if unknown.
         nearest: Cosine to the nearest earlier memory, 0 to 1; None if unknown.
+        before: Turns before the memory in its thread, nearest first; the rules read the first two.
     """
 
     text: str
@@ -48,6 +75,7 @@ class ScoringEvidence:
     rarity: float | None = None
     nearest: float | None = None
     role: Role | None = None
+    before: Sequence[Turn] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +89,7 @@ class Judgement:
             memories first.
         kind: Inferred kind, if the caller gave none and the features suggest one; never `system`.
         entities: Distinct names, dates and handles in order of appearance.
+        keep_chance: Chance that a careful reader would still want to know the memory in a year, 0 to 1.
     """
 
     criteria: Criteria
@@ -68,6 +97,7 @@ class Judgement:
     uncertainty: float
     kind: str | None
     entities: tuple[str, ...]
+    keep_chance: float
 
 
 def salience(criteria: Criteria) -> float:

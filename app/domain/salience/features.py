@@ -182,9 +182,10 @@ _HABIT, _PERFECT = PLACE["habit"], PLACE["perfect"]
 _MILD, _DENIAL, _SELF = PLACE["mild"], PLACE["denial"], PLACE["self"]
 
 
-def read(batch: Sequence[ScoringEvidence]) -> Floats:
+def read(batch: Sequence[ScoringEvidence], split: Mapping[str, tuple[str, list[str]]]) -> Floats:
     """Return the strengths of `FOUND`, `FORMS` and `FACTS`, shape (n, len(PLACE)), each 0 to `MOST`."""
-    return np.array([_row(evidence) for evidence in batch], dtype=np.float64).reshape(len(batch), len(PLACE))
+    rows = [_row(evidence, *split[evidence.text]) for evidence in batch]
+    return np.array(rows, dtype=np.float64).reshape(len(batch), len(PLACE))
 
 
 def strip_instructions(text: str) -> str:
@@ -208,9 +209,7 @@ def tokens_of(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
 
 
-def _row(evidence: ScoringEvidence) -> list[float]:
-    text = strip_instructions(evidence.text)
-    tokens = tokens_of(text)
+def _row(evidence: ScoringEvidence, text: str, tokens: list[str]) -> list[float]:
     row = [0.0] * len(PLACE)
     japanese = not text.isascii() and _JAPANESE_LETTERS.search(text) is not None
     all_tokens = tokens if text is evidence.text else tokens_of(evidence.text)

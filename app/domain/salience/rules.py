@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.domain.salience.criteria import Criteria, Judgement, ScoringEvidence
+from app.domain.salience import keep_chance
+from app.domain.salience.criteria import Criteria, Judgement, Reason, ScoringEvidence
 from app.domain.salience.entities import entities
 from app.domain.salience.features import FORMS, FOUND, PLACE, Floats, read
+from app.domain.salience.keep_features import measure_forms
+from app.domain.salience.split_texts import SplitTexts
 from app.domain.salience.weights import KEPT, POINTS, UNSURE, UNSURE_AT_LEAST
 
 _ADDED = np.log1p(-np.array([POINTS[name] for name in FOUND]) / 10)
@@ -23,22 +26,60 @@ def judge(batch: Sequence[ScoringEvidence]) -> list[Judgement]:
     of forms. Features combine like independent probabilities: one clear feature suffices, and no number of features
     exceeds 10. The forms of the text then reduce the result.
     """
-    rows = read(batch)
+    split = SplitTexts()
+    rows = read(batch, split)
     criteria = _criteria(rows)
-    saliences = criteria.sum(axis=1) / 40
-    doubts = _uncertainty(rows)
+    forms = measure_forms(batch, split)
     return [
         Judgement(
             criteria=Criteria(*scores),
             salience=salience,
             uncertainty=doubt,
             kind=None if evidence.kind else _kind(row, scores[0]),
-            entities=entities(evidence.text, foreign=bool(row[_FOREIGN])),
+            entities=names
+            if evidence.text == split[evidence.text][0] and not row[_FOREIGN]
+            else entities(evidence.text, foreign=bool(row[_FOREIGN])),
+            keep_chance=chance,
         )
-        for evidence, row, scores, salience, doubt in zip(
-            batch, rows.tolist(), criteria.tolist(), saliences.tolist(), doubts.tolist(), strict=True
+        for evidence, row, scores, salience, doubt, names, chance in zip(
+            batch,
+            rows.tolist(),
+            criteria.tolist(),
+            (criteria.sum(axis=1) / 40).tolist(),
+            _uncertainty(rows).tolist(),
+            forms.names,
+            keep_chance.chances(_join_features(rows, forms.features)).tolist(),
+            strict=True,
         )
     ]
+
+
+def rate_saliences(batch: Sequence[ScoringEvidence]) -> list[float]:
+    """Return each memory's salience alone, 0 to 1, which takes less time than `judge`."""
+    saliences: list[float] = (_criteria(read(batch, SplitTexts())).sum(axis=1) / 40).tolist()
+    return saliences
+
+
+def explain_keep_chance(evidence: ScoringEvidence) -> tuple[Reason, ...]:
+    """Return the features with the largest part in the memory's keep chance, largest first."""
+    return keep_chance.explain(measure_features([evidence]))[0]
+
+
+def measure_features(batch: Sequence[ScoringEvidence]) -> Floats:
+    """Return the features of the keep chance, shape (n, len(keep_chance.FEATURES)), to fit its weights."""
+    split = SplitTexts()
+    rows = read(batch, split)
+    return _join_features(rows, measure_forms(batch, split).features)
+
+
+def _join_features(rows: Floats, forms: Floats) -> Floats:
+    """Return the features of the keep chance, without novelty among the tenant's memories.
+
+    That novelty depends on when a memory is scored; without it, scoring a memory again gives the same chance.
+    """
+    timeless = rows.copy()
+    timeless[:, _NOVELTY] = 0
+    return keep_chance.join_features(timeless, _criteria(timeless), forms)
 
 
 def _criteria(rows: Floats) -> Floats:
@@ -55,6 +96,7 @@ def _uncertainty(rows: Floats) -> Floats:
 
 
 _FOREIGN = PLACE["foreign"]
+_NOVELTY = [PLACE["worn"], PLACE["near_copy"]]
 _SELF, _STEP, _DUTY, _WHEN = (PLACE[name] for name in ("self", "step", "duty", "when"))
 _FEELINGS = tuple(PLACE[name] for name in ("mild", "clear", "strong", "body"))
 _LASTING = tuple(PLACE[name] for name in ("identity", "liking"))

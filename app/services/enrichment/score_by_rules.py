@@ -6,7 +6,7 @@ a model even if none is configured yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from app import queues
 from app.domain.salience import ScoringEvidence, judge
+from app.domain.salience.criteria import Turn
 from app.domain.strength.profile_hints import RatedContent, content_rule
 from app.services.storage.memory_write import memory_write
 from app.settings import settings
 from app.store.core import database
 from app.store.embedding import embedding_spaces
-from app.store.enrichment import profile_hints, rating_turns, scores
+from app.store.enrichment import keep_chances, profile_hints, rating_turns, scores
+from app.store.enrichment.keep_chances import KeepChance
 from app.store.enrichment.scores import Assessment, Unjudged
 from app.store.tenants import policies
 
@@ -32,21 +34,27 @@ ROWS_AT_ONCE = 256
 def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     """Score these memories, except memories that the caller or, for the current text, a model has scored.
 
+    The keep chance depends on the turns before a memory. If turns that follow these memories in their threads were
+    scored earlier, because turns arrived out of order or were edited, their chances are computed again.
+
     Returns:
         The number of scores written.
     """
     with database.tenant(tenant_id) as tx:
         profile_rule = content_rule(policies.read_current(tx, tenant_id).forgetting)
         unjudged = scores.read(tx, tenant_id, memory_ids, closed=profile_rule is not None)
+        followers = scores.read(tx, tenant_id, keep_chances.list_followers(tx, tenant_id, memory_ids), closed=False)
+        rated = [memory for memory in unjudged if memory.is_open]
+        turns = keep_chances.list_turns_before(tx, tenant_id, [memory.memory_id for memory in (*rated, *followers)])
         spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
-        open_ids = [memory.memory_id for memory in unjudged if memory.is_open]
+        open_ids = [memory.memory_id for memory in rated]
         ids, vectors = (
             scores.list_vectors(tx, tenant_id, spaces.searched.space_id, open_ids, EARLIER_MEMORIES)
             if open_ids and spaces is not None
             else ([], np.empty((0, 0), dtype=np.float32))
         )
     nearest = dict(zip(ids, _nearest_earlier(vectors), strict=True))
-    assessments = _judge_memories([memory for memory in unjudged if memory.is_open], nearest)
+    assessments = _judge_memories(rated, nearest, turns)
     contents = [RatedContent(memory.text, memory.categories, nearest.get(memory.memory_id)) for memory in unjudged]
     suggestions = [profile_rule(content) for content in contents] if profile_rule else []
     with memory_write(tenant_id, "state") as write, write.update([each.memory_id for each in unjudged]):
@@ -57,6 +65,9 @@ def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
         )
         if written:
             rating_turns.add(tx, tenant_id)
+    if followers:
+        with database.tenant(tenant_id) as tx:
+            keep_chances.write(tx, tenant_id, _judge_followers(followers, turns))
     if written and settings().has_provider:
         queues.nudge(queues.RATE_MEMORIES)
     return written
@@ -76,8 +87,16 @@ def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:
     return nearest
 
 
-def _judge_memories(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | None]) -> list[Assessment]:
-    evidence = [
+def list_evidence(
+    memories: Sequence[Unjudged], nearest: Mapping[UUID, float | None], turns: Mapping[UUID, Sequence[Turn]]
+) -> list[ScoringEvidence]:
+    """Return the inputs of the rules for these memories.
+
+    Args:
+        nearest: Cosine to the nearest earlier memory, by memory, where it is known.
+        turns: The turns before each memory in its thread, nearest first.
+    """
+    return [
         ScoringEvidence(
             text=memory.text,
             speaker=memory.speaker,
@@ -86,9 +105,16 @@ def _judge_memories(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | No
             tags=tuple(memory.tags),
             rarity=memory.rarity,
             nearest=nearest.get(memory.memory_id),
+            before=turns.get(memory.memory_id, ()),
         )
-        for memory in unjudged
+        for memory in memories
     ]
+
+
+def _judge_memories(
+    unjudged: Sequence[Unjudged], nearest: Mapping[UUID, float | None], turns: Mapping[UUID, Sequence[Turn]]
+) -> list[Assessment]:
+    judgements = judge(list_evidence(unjudged, nearest, turns))
     return [
         Assessment(
             memory_id=memory.memory_id,
@@ -100,6 +126,14 @@ def _judge_memories(unjudged: Sequence[Unjudged], nearest: dict[UUID, float | No
             uncertainty=judgement.uncertainty,
             inferred_kind=judgement.kind,
             inferred_entities=judgement.entities,
+            keep_chance=judgement.keep_chance,
         )
-        for memory, judgement in zip(unjudged, judge(evidence), strict=True)
+        for memory, judgement in zip(unjudged, judgements, strict=True)
+    ]
+
+
+def _judge_followers(followers: Sequence[Unjudged], turns: Mapping[UUID, Sequence[Turn]]) -> list[KeepChance]:
+    return [
+        KeepChance(memory.memory_id, memory.text_version, judgement.keep_chance)
+        for memory, judgement in zip(followers, judge(list_evidence(followers, {}, turns)), strict=True)
     ]

@@ -19,6 +19,8 @@ from app.domain.tiers.tier_decision import RULES, TierFacts, TierRules
 from app.errors import Unavailable
 from app.services.consolidation import supersession
 from app.services.consolidation.supersession import SupersessionOutcome
+from app.services.enrichment import keep_explanation
+from app.services.enrichment.keep_explanation import KeepExplanation
 from app.services.storage import lookup
 from app.services.storage.lookup import Missing, Pending
 from app.services.strength import memory_strength
@@ -65,6 +67,7 @@ class TierExplanation:
         supersedes: The outcomes of the memory's `supersedes` fields, including unresolved ones.
         corrects: Earlier memories that this memory corrects.
         corrected_by: Later memories that correct this memory.
+        keep: The chance that the memory should be kept, by the rules; None if they didn't score it.
     """
 
     memory_id: UUID
@@ -79,6 +82,7 @@ class TierExplanation:
     supersedes: list[SupersessionOutcome]
     corrects: list[UUID]
     corrected_by: list[UUID]
+    keep: KeepExplanation | None
 
 
 def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> TierExplanation:
@@ -108,13 +112,14 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
         }
         holders = holds.list_by_memory(tx, tenant_id, stored.ids).get(stored.ids[0], [])
         corrects, corrected_by = corrections.list_around(tx, tenant_id, stored.ids[0])
+        keep = keep_explanation.explain(tx, tenant_id, stored.ids[0])
     supersession_outcomes = supersession.list_outcomes(tenant_id, [memory.memory_id])
     simulated = _FutureMemory(times, facts_by_rules, memory_strength.advance_to_era(stored, times, now).state, now)
     verdict, case = simulated.decide()
     tier = DECAY_TIERS[simulated.standing.tiers[0]]
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change, lasting = simulated.find_next_change(verdict)
-    related = (holders, supersession_outcomes, corrects, corrected_by)
+    related = (holders, supersession_outcomes, corrects, corrected_by, keep)
     return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, lasting, *related)
 
 

@@ -52,6 +52,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
         inferred_cues: Cues that should recall the memory; written by `cues.write`.
         version: The model and its prompt; None for the rules.
         digest: Digest of the model's input; None for the rules.
+        keep_chance: The rules' chance that the memory should be kept, 0 to 1; None from a model.
     """
 
     memory_id: UUID
@@ -69,6 +70,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: float | None = None
     version: str | None = None
     digest: bytes | None = None
+    keep_chance: float | None = None
 
 
 def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, closed: bool) -> list[Unjudged]:
@@ -192,13 +194,15 @@ WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
     memory_id uuid, text_version integer, emotional real, novelty real, actionable real, personal real,
     uncertainty real, inferred_kind text, inferred_entities text[], inferred_topics text[],
-    inferred_categories text[], sensitivity real, version text, digest text)
+    inferred_categories text[], sensitivity real, version text, digest text,
+    keep_chance real)
 )
 INSERT INTO scores AS known (tenant_id, memory_id, text_version, scorer, emotional, novelty, actionable, personal,
-  uncertainty, inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version, digest)
+  uncertainty, inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version, digest,
+  keep_chance)
 SELECT :tenant, memory_id, text_version, :scorer, emotional, novelty, actionable, personal, uncertainty,
   inferred_kind, inferred_entities, inferred_topics, inferred_categories, sensitivity, version,
-  decode(digest, 'base64')
+  decode(digest, 'base64'), keep_chance
 FROM found
 WHERE text_version = (
     SELECT memory.text_version FROM memories AS memory
@@ -213,7 +217,8 @@ SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = 
   uncertainty = excluded.uncertainty, inferred_kind = excluded.inferred_kind,
   inferred_entities = excluded.inferred_entities, inferred_topics = excluded.inferred_topics,
   inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity,
-  version = excluded.version, digest = excluded.digest, scored_at = now(), inferred_cues = '{}', cue_stems = '{}',
+  version = excluded.version, digest = excluded.digest, keep_chance = excluded.keep_chance,
+  scored_at = now(), inferred_cues = '{}', cue_stems = '{}',
   asks = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
     THEN known.asks ELSE 0 END,
   refused_by = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)

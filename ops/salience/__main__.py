@@ -1,0 +1,106 @@
+"""Fit the keep chance and show its figures on conversations that the weights haven't seen.
+
+    python -m ops.salience CHATS LOCOMO BEAM [--write]
+
+Each argument is a dataset in a format of `ops.recall`; datasets are never part of the repository. Without `--write`,
+nothing is changed. The figures are of weights that were fitted without the conversation, then without the dataset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from app.domain.salience import keep_chance
+from app.domain.salience.features import Floats
+from ops.salience import figures, fitting
+from ops.salience.examples import Group, read_conversations, read_labelled
+from ops.salience.fitting import Fit
+
+WEIGHTS: Final = Path(keep_chance.__file__).with_name("keep_weights.toml")
+ROLES: Final = (None, "user", "assistant")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fit, show the figures, and write the weights if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m ops.salience", description=__doc__)
+    parser.add_argument("datasets", nargs="+", type=Path)
+    parser.add_argument("--write", action="store_true", help="replace the weights in app/domain/salience")
+    options = parser.parse_args(arguments)
+    talks = [group for path in options.datasets for group in read_conversations(path)]
+    groups = [*talks, read_labelled("dev")]
+    by_talk = fitting.predict_left_out(groups, lambda group: f"{group.dataset} {group.name}")[: len(talks)]
+    by_set = fitting.predict_left_out(groups, lambda group: group.dataset)[: len(talks)]
+    for name, scores in (
+        ("salience of the rules", [group.salience for group in talks]),
+        ("fitted, conversation left out", by_talk),
+        ("fitted, dataset left out", by_set),
+        ("as shipped", [keep_chance.chances(group.features) for group in talks]),
+    ):
+        _show_areas(name, talks, scores)
+    intercept, slope = fitting.calibrate(talks, by_talk)
+    _show_kept(talks, [_chance(intercept + slope * odds) for odds in by_talk])
+    fit = fitting.fit_weights(groups)
+    checked = read_labelled("check")
+    _show_areas("labelled texts, other half", [checked], [fit.odds(checked.features)])
+    if options.write:
+        calibrated = Fit(intercept + slope * fit.intercept, slope * fit.weights, fit.means)
+        WEIGHTS.write_text(_format_weights(calibrated), encoding="utf-8")
+    return 0
+
+
+def _show_areas(name: str, groups: Sequence[Group], scores: Sequence[Floats]) -> None:
+    print(f"\n{name}: area under the ROC curve [95 % interval]")
+    for dataset in dict.fromkeys(group.dataset for group in groups):
+        places = [place for place, group in enumerate(groups) if group.dataset == dataset]
+        chosen, their = [groups[place] for place in places], [scores[place] for place in places]
+        for role in ROLES:
+            if role is None or any(role in group.roles for group in chosen):
+                value, low, high, count = figures.area(chosen, their, role)
+                print(f"  {dataset:10} {role or 'all':10} {value:.3f} [{low:.3f}, {high:.3f}]  {count} matter")
+
+
+def _show_kept(groups: Sequence[Group], chances: Sequence[Floats]) -> None:
+    print("\nshares above a threshold of the keep chance, conversation left out (matters / doesn't)")
+    sets = list(dict.fromkeys(group.dataset for group in groups))
+    print("  threshold  " + "".join(f"{name:>18}" for name in sets))
+    for threshold in np.arange(0.05, 0.6, 0.025):
+        cells = []
+        for dataset in sets:
+            places = [place for place, group in enumerate(groups) if group.dataset == dataset]
+            high, low = figures.split_scores([groups[p] for p in places], [chances[p] for p in places])
+            cells.append(f"{(high > threshold).mean():.3f} / {(low > threshold).mean():.3f}")
+        print(f"  {threshold:9.3f}  " + "".join(f"{cell:>18}" for cell in cells))
+    for dataset in sets:
+        places = [place for place, group in enumerate(groups) if group.dataset == dataset]
+        bins = figures.reliability([groups[p] for p in places], [chances[p] for p in places])
+        print(f"  reliability, {dataset}: " + ", ".join(f"{mean:.2f} → {share:.2f}" for mean, share, _ in bins))
+
+
+def _chance(odds: Floats) -> Floats:
+    chance: Floats = 1 / (1 + np.exp(-odds))
+    return chance
+
+
+def _format_weights(fit: Fit) -> str:
+    """Return the data file: the log-odds of an average memory, and each feature's weight and mean."""
+    lines = [
+        "# Written by `python -m ops.salience --write`; don't edit it by hand.",
+        "",
+        f"intercept = {fit.intercept:.4f}",
+        "",
+        "[weights]  # feature = [weight, mean]",
+    ]
+    for name, weight, mean in zip(keep_chance.FEATURES, fit.weights.tolist(), fit.means.tolist(), strict=True):
+        if abs(weight) >= 0.0005:
+            lines.append(f'"{name}" = [{weight:.4f}, {mean:.4f}]')
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

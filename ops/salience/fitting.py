@@ -1,0 +1,86 @@
+"""Fit a regularised logistic regression to groups of labelled memories, and predict groups that it hasn't seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from app.domain.salience.features import Floats
+from ops.salience.examples import BETWEEN, YES, Group
+
+STRENGTH: Final = 5.0
+"""Inverse of the penalty on the squared weights of standardised features."""
+SETS: Final[dict[str, float]] = {"labelled": 0.5}
+"""Share of a dataset's weight; 1 if it isn't listed. The labelled texts are few, and no conversations."""
+
+
+class Fit(NamedTuple):
+    """A linear predictor.
+
+    Attributes:
+        intercept: Log-odds of a memory with average features.
+        weights: Weight of each feature, shape (k,).
+        means: Mean of each feature, shape (k,).
+    """
+
+    intercept: float
+    weights: Floats
+    means: Floats
+
+    def odds(self, features: Floats) -> Floats:
+        """Return the log-odds of each memory, shape (n,)."""
+        predicted: Floats = self.intercept + (features - self.means) @ self.weights
+        return predicted
+
+
+def fit_weights(groups: Sequence[Group], strength: float = STRENGTH) -> Fit:
+    """Fit weights to these groups; each dataset counts alike, and within it those that matter and the others.
+
+    Args:
+        strength: Inverse of the penalty.
+    """
+    rated = [group.select(group.labels != BETWEEN) for group in groups]
+    features = np.vstack([group.features for group in rated])
+    labels = np.concatenate([group.labels for group in rated])
+    sets = np.concatenate([[group.dataset] * group.labels.size for group in rated])
+    counts = np.zeros(labels.size)
+    for name in sorted(set(sets.tolist())):
+        for label in (0, 1):
+            chosen = (sets == name) & (labels == label)
+            counts[chosen] = SETS.get(name, 1.0) / max(chosen.sum(), 1)
+    counts /= counts.sum()
+    means = np.average(features, axis=0, weights=counts)
+    spread = np.sqrt(np.average((features - means) ** 2, axis=0, weights=counts))
+    varies = spread > 1e-6
+    scaled = (features[:, varies] - means[varies]) / spread[varies]
+    model = LogisticRegression(C=strength, max_iter=1000).fit(scaled, labels, sample_weight=counts)
+    weights = np.zeros(means.size)
+    weights[varies] = model.coef_[0] / spread[varies]
+    return Fit(float(model.intercept_[0]), weights, means)
+
+
+def predict_left_out(groups: Sequence[Group], key: Callable[[Group], str]) -> list[Floats]:
+    """Return the log-odds of each group by weights fitted to the groups with another key."""
+    fits = {each: fit_weights([group for group in groups if key(group) != each]) for each in set(map(key, groups))}
+    return [fits[key(group)].odds(group.features) for group in groups]
+
+
+def calibrate(groups: Sequence[Group], odds: Sequence[Floats]) -> tuple[float, float]:
+    """Return intercept and slope that turn odds into chances at the datasets' own shares of memories that matter.
+
+    Args:
+        odds: Log-odds, or any other scores, of the groups' memories, by weights that haven't seen them.
+    """
+    rated = [group.labels != BETWEEN for group in groups]
+    scores = np.concatenate([each[rows] for each, rows in zip(odds, rated, strict=True)])
+    labels = np.concatenate([group.labels[rows] == YES for group, rows in zip(groups, rated, strict=True)])
+    sizes = {
+        name: sum(g.labels[r].size for g, r in zip(groups, rated, strict=True) if g.dataset == name)
+        for name in {group.dataset for group in groups}
+    }
+    counts = np.concatenate([np.full(int(r.sum()), 1 / sizes[g.dataset]) for g, r in zip(groups, rated, strict=True)])
+    model = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], labels, sample_weight=counts * 1000)
+    return float(model.intercept_[0]), float(model.coef_[0][0])
