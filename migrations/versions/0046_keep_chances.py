@@ -1,6 +1,6 @@
 """The rules' chance that a memory should be kept, beside their criteria.
 
-Revision: 0046, after 0042
+Revision: 0046, after 0044
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0046"
-down_revision = "0042"
+down_revision = "0044"
 
 
 def upgrade() -> None:

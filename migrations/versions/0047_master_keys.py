@@ -4,7 +4,7 @@ Keys of before have no master key: `ebbing master-key rotate` records it. The re
 it wraps any key, in a transaction of any tenant. A restored key store may have both already: it may be newer than the
 data, which have the number of the revision.
 
-Revision: 0047, after 0044
+Revision: 0047, after 0046
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0047"
-down_revision = "0044"
+down_revision = "0046"
 
 
 def upgrade() -> None:
