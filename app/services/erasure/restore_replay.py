@@ -25,6 +25,7 @@ from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
 from app.services.privacy import legal_holds
 from app.services.privacy.retained_texts import possible_names
 from app.services.security import audit
+from app.services.storage.memory_write import queue_removal
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
@@ -217,6 +218,7 @@ def _hide(entry: LedgerEntry) -> _Match:
         scope = match.scope.conditions()
         fields: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **fields, batch_id=None)
+        queue_removal(tx, entry.tenant_id, entry.erasure_id)  # what a hold protects leaves the indexes too
         apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=match.ids, items=hidden, details=details)
