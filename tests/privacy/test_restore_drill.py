@@ -30,7 +30,7 @@ from app.store.erasure import requests
 from app.supervisor.service_children import running_database
 from tests.api.caller import Api
 from tests.privacy import traces
-from tests.privacy.drill import RUNBOOK, Drill, drill
+from tests.privacy.drill import HOT, RUNBOOK, Drill, drill
 from tests.service import forget
 
 __all__ = ["drill"]
@@ -142,6 +142,19 @@ def test_what_a_hold_of_the_copy_is_on_stays_hidden(drill: Drill) -> None:
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     drill.work()
     assert drill.people() == ["bob"]
+
+
+def test_a_held_memory_that_a_replay_hides_leaves_the_indexes(drill: Drill) -> None:
+    [(hot_id,)] = drill.service.rows("SELECT memory_id FROM memories WHERE text = %s", HOT)
+    legal_holds.place_hold(drill.tenant_id, Scope(memory_ids=[hot_id]), "court", "key")
+    drill.dump()
+    drill.erase(subject="ann")
+    drill.dump_keys()
+    drill.restore()
+    assert [done.outcome for done in restore_replay.replay()] == ["held"]
+    drill.work()
+    for table in ("memory_words", "embeddings"):
+        assert drill.service.rows(f"SELECT FROM {table} WHERE memory_id = %s", hot_id) == [], table
 
 
 def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
