@@ -46,6 +46,7 @@ def test_every_alert_links_to_a_section_of_the_page(api: Api) -> None:
 
 def test_the_image_is_built_from_all_that_the_wheel_contains() -> None:
     recipe, ignored = (ROOT / "ops/docker/Dockerfile").read_text(), (ROOT / ".dockerignore").read_text()
+    copied = {path for line in recipe.splitlines() if line.startswith("COPY ") for path in line.split()[1:-1]}
     for path in INCLUDED:
-        assert f"COPY {path} ./{path}" in recipe
+        assert path in copied
         assert f"!{path}" in ignored.splitlines()
