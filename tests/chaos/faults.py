@@ -101,8 +101,8 @@ class Faults:
         return pid is not None
 
     def _release_servers(self) -> None:
-        """End pauses and full disks: such a server would hold its data, and the next supervisor waits for it."""
-        for each in [each for each in self._active.values() if each.group in {"pause", "disk"}]:
+        """End pauses, full disks and cut connections to the servers: a start waits until the service is ready."""
+        for each in [each for each in self._active.values() if each.group in {"pause", "disk", "net"}]:
             self.end(each)
 
     def _begin_pause(self, fault: Fault) -> bool:
