@@ -68,6 +68,9 @@ def test_subjects_are_listed_and_a_near_miss_is_proposed(api: Api, visit: Visit)
     assert "No stored memory has the subject Chen" in text
     assert "chen: 3 memories" in text
     assert "No stored memory" not in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
+    assert "Other spellings" not in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
+    api.remember({"text": "y", "subject": "Chén"})
+    assert "Other spellings of this name" in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
     assert "No similar name is stored either." in said(visitor.send("/privacy/subjects", {"subject": "zoe"}).text)
 
 

@@ -12,7 +12,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
-from app.api.privacy.near_names import warn_unknown
+from app.api.privacy.near_names import describe_names, warn_unknown
 from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.erasure import NewErasure
 from app.services.erasure import requests
@@ -44,15 +44,17 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     `dry_run`, the response is 200 with the number of matching memories.
 
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
-    `warning` says so and `near` lists subjects with similar names.
+    `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
+    with the same name in another spelling, which the erasure doesn't cover.
     """
     asked = requests.read_options(given)
-    known = warn_unknown(caller.tenant_id, asked.scope.subject)
     if given.dry_run:
+        known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         held = describe_holds(caller.tenant_id, asked)
         return responses.answer({"memories": matching.memories} | held | clocks | known)
+    known = warn_unknown(caller.tenant_id, asked.scope.subject)
     new = requests.request(caller.tenant_id, asked, caller.key_id)
     return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)
 

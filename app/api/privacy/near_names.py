@@ -1,4 +1,4 @@
-"""Warnings in answers to requests for a subject that no stored memory has: subjects with similar names."""
+"""Fields of answers about a subject: similar names if no stored memory has it, and its other spellings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ def warn_unknown(tenant_id: UUID, subject: str | None) -> dict[str, Any]:
     """Return the fields `warning` and `near` of an answer; none if memories have the subject, or it isn't given."""
     near = subjects.find_near(tenant_id, subject)
     return {} if near is None else {"warning": UNKNOWN, "near": render_names(near)}
+
+
+def describe_names(tenant_id: UUID, subject: str | None) -> dict[str, Any]:
+    """Return the fields that a preview has about a subject's name: those of `warn_unknown`, or `other_spellings`."""
+    if known := warn_unknown(tenant_id, subject):
+        return known
+    others = subjects.find_other_spellings(tenant_id, subject)
+    return {"other_spellings": render_names(others)} if others else {}
 
 
 def render_names(found: Sequence[NearName]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from app.api.http.cursors import ID, PAGE_MAX
 from app.api.http.request_body import json_body
 from app.api.privacy.erasures import describe_holds, render_erasure
 from app.api.privacy.exports import render_export
-from app.api.privacy.near_names import render_names, warn_unknown
+from app.api.privacy.near_names import describe_names, render_names, warn_unknown
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.legal_deadlines import Law
@@ -47,14 +47,15 @@ def get(caller: Guardian, subject: Name) -> Response:
     """Return counts of memories by tier, hidden and held memories, exports and open erasures; 0 for unknown subjects.
 
     `shortcuts` names the calls to export and to erase the data. For an unknown subject, `near` lists subjects with
-    similar names.
+    similar names; for a known one, `other_spellings` lists subjects with the same name in another spelling, which an
+    export or erasure doesn't cover.
     """
     found = subjects.get(caller.tenant_id, subject)
     tiers = {"active": found.active, "archived": found.archived, "cold": found.cold}
     counts = {name: getattr(found, name) for name in ("hidden", "held", "exports", "open_erasures")}
     here = f"/v1/subjects/{quote(subject, safe='')}"
     shortcuts = {"export": f"POST {here}", "erase": f"DELETE {here}"}
-    known = warn_unknown(caller.tenant_id, subject)
+    known = describe_names(caller.tenant_id, subject)
     return responses.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts, **known})
 
 

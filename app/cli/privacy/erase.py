@@ -11,7 +11,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
-from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
 
 router = typer.Typer()
@@ -100,15 +100,20 @@ def erase(
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
+            others = list_other_spellings(subject, would)
             if dry_run:
                 hidden = count_of(would["memories"], "memory", "memories") + explain_none(subject, would)
-                print_result(would, f"Would hide {hidden}. {_outcome(would['memories'], would)}", as_json=as_json)
+                print_result(
+                    would, f"Would hide {hidden}. {_outcome(would['memories'], would)}{others}", as_json=as_json
+                )
                 return
             warn_unknown(subject, would)
             refuse_near_miss(subject, would, as_written=as_written)
             if not yes:
                 hidden = count_of(would["memories"], "memory", "memories")
-                confirm(f"Hide {hidden}? {_outcome(would['memories'], would)}")
+                confirm(f"Hide {hidden}? {_outcome(would['memories'], would)}{others}")
+            elif others:
+                typer.echo(f"warning:{others}", err=True)
         done = api.call("POST", PATH, json=body).body
     hidden = count_of(done["hidden"], "memory", "memories")
     text = f"Request ID {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"

@@ -1,4 +1,4 @@
-"""Warn about subjects that no stored memory has, and propose subjects with similar names."""
+"""Warn about subjects that no stored memory has, and name subjects with similar names or other spellings."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
 def explain_none(subject: str | None, found: dict[str, Any]) -> str:
     """Return the end of a sentence about a dry run that found nothing; empty if memories have the subject."""
     return f": {describe_unknown(subject, found['near'])}".rstrip("?") if "near" in found else ""
+
+
+def list_other_spellings(subject: str | None, found: dict[str, Any]) -> str:
+    """Return sentences about the subjects with the same name in another spelling; empty if there are none."""
+    names = [
+        f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
+        f"{_describe_likeness(subject, each)})"
+        for each in found.get("other_spellings", ())
+    ]
+    if not names:
+        return ""
+    return (
+        f" Not included: {', '.join(names)}, the same name in another spelling. Repeat the command for each that is "
+        "the same person."
+    )
 
 
 def refuse_near_miss(subject: str | None, found: dict[str, Any], *, as_written: bool) -> None:

@@ -81,6 +81,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
         matching=matching,
         holds=found_holds,
         near=near,
+        spellings=subjects.find_other_spellings(acting.tenant_id, given.subject) if near is None else [],
         encodings={each.subject for each in near or () if has_other_encoding(given.subject or "", each.subject)},
         basis_max=LEGAL_BASIS_MAX_CHARACTERS,
         controller_max=CONTROLLER_MAX_CHARACTERS,

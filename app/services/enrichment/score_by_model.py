@@ -17,7 +17,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.llm.model_clients import model_clients
-from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
+from app.clients.llm.resilience import ProviderFailed, Verdict
 from app.domain.policy.policy import Policy
 from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score, UnscoredText, digest_text
 from app.domain.strength.profile_hints import RatedContent, content_rule
@@ -305,14 +305,15 @@ _release_turn = database.in_shared(rating_turns.release)
 def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
     """Return the seconds until the tenant's next turn, and count turns without a usable answer.
 
-    The delay is 0 without a failure and grows after unusable answers. A failing provider only delays the tenant by
-    `RETRY_SECONDS`: the circuit breaker pauses all ratings, so that no tenant's turn outlives the provider's pause.
+    The delay is 0 without a failure. It grows after unusable answers and rejected requests, for which the circuit
+    breaker doesn't open. Otherwise a failing provider only delays the tenant by `RETRY_SECONDS`: the circuit breaker
+    pauses all ratings, so that no tenant's turn outlives the provider's pause.
     """
     if found.scores:
         del _senseless[tenant_id]
     if found.illness is None:
         return 0.0
-    if found.illness.reason is Reason.GARBAGE:
+    if found.illness.treatment.halve:
         _senseless[tenant_id] += 1
         return float(min(RETRY_SECONDS * 2 ** min(_senseless[tenant_id], 60), PUT_OFF_SECONDS))
     return RETRY_SECONDS

@@ -25,6 +25,7 @@ SECONDS_MAX: Final = 4.0
 SPEAKERS_MAX: Final = 50_000
 NEAR_MAX: Final = 5
 _NAMES_A_PAGE: Final = 5_000
+_SPELLINGS: Final = ("exact", "case", "spelling")
 
 get = database.in_tenant(subjects.read)
 """Return the counts for a subject."""
@@ -91,6 +92,20 @@ def find_near(tenant_id: UUID, subject: str | None) -> list[NearName] | None:
         if subjects.is_known(tx, tenant_id, subject):
             return None
     return search_subjects(tenant_id, subject, NEAR_MAX).subjects
+
+
+def find_other_spellings(tenant_id: UUID, subject: str | None) -> list[NearName]:
+    """Return other stored subjects with the same name in another case, Unicode form or spelling, closest first.
+
+    An export or erasure of a subject doesn't cover them, although they may be the same person.
+
+    Args:
+        subject: The name; None for a request without a subject, which returns nothing.
+    """
+    if subject is None:
+        return []
+    found = search_subjects(tenant_id, subject, NEAR_MAX + 1).subjects
+    return [each for each in found if each.likeness in _SPELLINGS and each.subject != subject][:NEAR_MAX]
 
 
 class _NameReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -102,6 +103,18 @@ def test_a_known_subject_has_no_warning_even_if_other_conditions_match_nothing(a
     for asked in ({"subject": "chen"}, {"subject": "chen", "filter": {"tags": ["none"]}}, {"thread": "t"}):
         answer = api.post(ERASURES, json=asked | {"dry_run": True}).json()
         assert not {"warning", "near"} & answer.keys()
+
+
+def test_a_preview_lists_other_spellings_of_a_known_name(api: Api) -> None:
+    composed, decomposed = "Ch\u00e9n Wei", "Che\u0301n Wei"
+    remember(api, **{composed: 3, decomposed: 2, "chen  wei": 1, "Chen Weiss": 1})
+    preview = api.post(ERASURES, json={"subject": composed, "dry_run": True}).json()
+    assert preview["memories"] == 3
+    others = [(each["subject"], each["memories"]) for each in preview["other_spellings"]]
+    assert others == [(decomposed, 2), ("chen  wei", 1)]
+    assert api.get(f"/v1/subjects/{quote(composed)}").json()["other_spellings"] == preview["other_spellings"]
+    alone = api.post(ERASURES, json={"subject": "Chen Weiss", "dry_run": True}).json()
+    assert not {"other_spellings", "near"} & alone.keys()
 
 
 def test_a_hidden_subject_is_known(api: Api) -> None:

@@ -100,6 +100,17 @@ def test_the_answer_repeats_the_holds_of_the_preview(cli: Cli, api: Stub) -> Non
     assert cli("erase", "ann", "--yes").out == f"Request ID e1: 212 memories hidden. {outcome}\n"
 
 
+def test_other_spellings_of_a_known_name_are_named(cli: Cli, api: Stub) -> None:
+    others = [{"subject": "Chen Wei", "likeness": "spelling", "memories": 1}]
+    said = "Not included: `Chen Wei` (1 memory), the same name in another spelling."
+    api.replies[f"POST {ERASURES}"] = Reply(202, DONE | {"hidden": 10, "memories": 10, "other_spellings": others})
+    assert said in cli("erase", "Chen", "--dry-run").out
+    assert said in cli("erase", "Chen", given="n\n").err
+    assert f"warning: {said}" in cli("erase", "Chen", "--yes").err
+    api.replies["GET /v1/subjects/Chen"] = Reply(200, HELD | {"other_spellings": others})
+    assert said in cli("export", "Chen", "--dry-run").out
+
+
 def test_the_case_is_sent_with_the_request(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {ERASURES}"] = Reply(202, DONE)
     cli("erase", "--thread", "t", "--yes", "--case", "DSR-17", "--controller", "Example Ltd", "--legal-basis", "b")

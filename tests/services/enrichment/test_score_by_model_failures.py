@@ -236,9 +236,10 @@ def test_after_a_long_outage_one_small_call_ends_the_pause_for_every_tenant(
     assert {rated.stored(each, other).salience_source for each in others} == {"llm"}
 
 
-def test_unusable_answers_end_within_a_minute_after_the_model_is_capable_again(rated: Rated) -> None:
+@pytest.mark.parametrize("mode", ["garbage", "bad_request"])
+def test_unusable_answers_end_within_a_minute_after_the_model_is_capable_again(rated: Rated, mode: str) -> None:
     rated.send(*TEXTS)
-    rated.fake.control.set(mode="garbage")
+    rated.fake.control.set(mode=mode)
     for _ in range(8):
         score_by_model.rate_memories()
         rated.service.rows("UPDATE rating_turns SET claimed_until = '-infinity'")
