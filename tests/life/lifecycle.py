@@ -55,7 +55,7 @@ def move(world: World) -> None:
         if memory.tier == source and LOWER.index(wanted[memory.id]) >= LOWER.index(target):
             world.count_outcome(f"moved to {target}")
             if target == "deleted":
-                world.model.remove([memory.id])
+                world.model.fade(memory)
             else:
                 memory.tier = target
 
