@@ -55,7 +55,7 @@ def move(world: World) -> None:
         if memory.tier == source and LOWER.index(wanted[memory.id]) >= LOWER.index(target):
             world.count_outcome(f"moved to {target}")
             if target == "deleted":
-                world.model.remove([memory.id])
+                world.model.fade(memory)
             else:
                 memory.tier = target
 
@@ -102,7 +102,7 @@ def release(world: World) -> None:
     """Release a hold; the erasures that waited for it go on at once."""
     if not world.model.holds:
         return
-    hold_id = world.chance.choice(sorted(world.model.holds))
+    hold_id = world.chance.choice(list(world.model.holds))  # in order of placement: ids differ from run to run
     world.call("POST", f"/v1/privacy/holds/{hold_id}/release", json={})
     del world.model.holds[hold_id]
     world.place.work()
@@ -311,7 +311,8 @@ def lose_texts(world: World, model: Model, since: Model) -> None:
 
 def replay(world: World, model: Model, since: Model) -> None:
     """Let the copy's model know what the key store knows: erasures, requests and holds since the copy was made."""
-    erased = [each for each in since.erasures.values() if each.status in {"verified", "held"}]
+    known = {each.id for each in model.erasures.values() if each.status == "verified"}
+    erased = [each for each in since.erasures.values() if each.status in {"verified", "held"} and each.id not in known]
     model.holds = dict(since.holds) | model.holds
     model.accepted = since.accepted
     for erasure in erased:

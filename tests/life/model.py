@@ -90,6 +90,7 @@ class Model:
     supersessions: dict[tuple[str, str], str] = field(default_factory=dict)
     merges: dict[str, dict[str, Any]] = field(default_factory=dict)
     gone: list[tuple[str, list[str]]] = field(default_factory=list)
+    faded: list[Remembered] = field(default_factory=list)
     accepted: int = 0
 
     # Time
@@ -153,6 +154,18 @@ class Model:
                     reached.add(one)
                     frontier.append(one)
         return older in reached
+
+    def words_to_hide(self) -> set[str]:
+        """Return the words that no read may return: those of hidden and of gone memories.
+
+        A summary outlives the sources that decay has deleted, with their words, until its subject is erased.
+        """
+        hidden = [memory.codes for memory in self.memories.values() if self.hiding(memory)]
+        words = {code for codes in hidden for code in codes} | {code for _, codes in self.gone for code in codes}
+        open_erasures = [each for each in self.erasures.values() if each.status in OPEN and "subject" in each.scope]
+        return words - {
+            memory.code for memory in self.faded if not any(erasure.matches(memory) for erasure in open_erasures)
+        }
 
     # Strength
 
@@ -257,10 +270,17 @@ class Model:
             pair: status for pair, status in self.supersessions.items() if pair[0] in here and pair[1] in here
         }
 
+    def fade(self, memory: Remembered) -> None:
+        """Forget a memory that decay has deleted."""
+        self.remove([memory.id])
+        self.faded.append(memory)
+
     def finish(self, erasure: KnownErasure) -> None:
         """Erase what an erasure matches and no hold covers; the rest stays hidden until the release."""
         if erasure.cut is None:
             erasure.cut = self.accepted
+        if "subject" in erasure.scope:  # a summary has the subject of its sources, but not their thread
+            self.faded = [memory for memory in self.faded if not erasure.matches(memory)]
         matching = [memory for memory in self.memories.values() if erasure.matches(memory)]
         self.remove(memory.id for memory in matching if not self.held(memory))
         erasure.status = "held" if any(map(self.held, matching)) else "verified"

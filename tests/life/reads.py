@@ -90,11 +90,7 @@ def check_summary(world: World, memory_id: str, text: str) -> None:
     )
     if made_by != [("consolidation",)]:
         raise Difference(f"a read returned {memory_id}, which this tenant never sent ({made_by})")
-    visible = world.model.visible()
-    hidden = [each for each in world.model.memories.values() if each.id not in visible]
-    unseen = {code for each in hidden for code in each.codes}
-    unseen |= {code for _, codes in world.model.gone for code in codes}
-    if found := unseen.intersection(text.replace(",", " ").replace(".", " ").split()):
+    if found := world.model.words_to_hide().intersection(text.replace(",", " ").replace(".", " ").split()):
         raise Difference(f"the summary {memory_id} has words of hidden or erased memories: {sorted(found)}")
 
 
@@ -248,6 +244,7 @@ def check_remains(world: World, since: dict[int, int]) -> None:
         if not verified["well"]:
             raise Difference(f"the audit chain is broken: {verified}")
         kept = {code for each in person.model.memories.values() for code in each.codes}
+        kept |= {each.code for each in person.model.faded}  # in summaries that outlive them
         gone = {code for _, codes in person.model.gone[since.get(place, 0) :] for code in codes} - kept
         since[place] = len(person.model.gone)
         for code in sorted(gone)[:10]:

@@ -157,6 +157,22 @@ def test_a_held_memory_that_a_replay_hides_leaves_the_indexes(drill: Drill) -> N
         assert drill.service.rows(f"SELECT FROM {table} WHERE memory_id = %s", hot_id) == [], table
 
 
+def test_a_replay_hides_what_a_hold_kept_from_an_erasure_of_ids(drill: Drill) -> None:
+    [(hot_id,)] = drill.service.rows("SELECT memory_id FROM memories WHERE text = %s", HOT)
+    hold = legal_holds.place_hold(drill.tenant_id, Scope(memory_ids=[hot_id]), "court", "key")
+    drill.dump()
+    drill.erase(memory_ids=[hot_id, drill.cold_id])
+    drill.dump_keys()
+    drill.restore()
+    assert [done.outcome for done in restore_replay.replay()] == ["held"]
+    assert drill.service.rows("SELECT status, kind FROM erasures") == [("held", "gdpr")]
+    assert drill.service.rows("SELECT subject FROM memories WHERE deleted_at IS NULL") == [("bob",)]
+    legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
+    drill.work()
+    assert drill.people() == ["bob"]
+    assert drill.service.rows("SELECT FROM ebbing_keys.erasure_requests") == []
+
+
 def test_a_replay_that_was_broken_off_goes_on(drill: Drill, monkeypatch: pytest.MonkeyPatch) -> None:
     drill.dump()
     drill.erase(subject="ann")

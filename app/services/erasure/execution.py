@@ -46,7 +46,7 @@ from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import batch as batch_rows
-from app.store.erasure import hidden_memories, requests, residue, tombstones
+from app.store.erasure import hidden_memories, request_backup, requests, residue, tombstones
 from app.store.erasure.requests import Erasure
 from app.store.privacy import anonymisation, holds, request_log
 
@@ -277,6 +277,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             return Step(0, {}, finished=False)
         held_ids = _held_ids(tx, tenant_id, erasure)
         erased_ids = sorted(set(ids).difference(held_ids))
+        request_backup.remove(tx, tenant_id, erasure.erasure_id)  # of an earlier pass, with the subject's name
         residue_counts = counts | residue.counts(tx, tenant_id, erased_ids, erasure, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         has_residue = sum(residue_counts.values()) > 0
@@ -325,4 +326,6 @@ def _hold(
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
     dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
     requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)
+    if not names(erasure):  # the ledger's digest identifies a complete subject or thread
+        request_backup.add_held(tx, tenant_id, erasure.erasure_id)
     return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))

@@ -64,11 +64,16 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The data in this copy that matches a ledger entry, and the entry's erasure if this copy has it."""
+    """The data in this copy that matches a ledger entry, and the entry's erasure if this copy has it.
+
+    Attributes:
+        backup: The erasure as the key store has it, if a legal hold retains some of its memories.
+    """
 
     scope: Scope
     ids: list[UUID]
     there: Erasure | None
+    backup: Erasure | None = None
 
     @property
     def is_nothing(self) -> bool:
@@ -213,6 +218,8 @@ def _hide(entry: LedgerEntry) -> _Match:
         now = database.now(tx)
         if match.there is None:
             new = Erasure(entry.erasure_id, "user", "running", match.scope, None, now, CLI, None, now)
+            if match.backup is not None:
+                new = replace(match.backup, status="running", batch_id=None)
             requests.add(tx, entry.tenant_id, new)
         hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids))
         scope = match.scope.conditions()
@@ -241,9 +248,12 @@ def _erase(entry: LedgerEntry) -> str:
 def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     """Find an entry's data in this copy, up to its watermark; hidden and deleted memories are included."""
     erasure = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
+    backup = request_backup.get(tx, entry.tenant_id, entry.erasure_id)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
     if erasure is not None and erasure.status in _OPEN:
         scope = erasure.scope  # the request's own conditions, which are more specific than the ledger entry
+    elif backup is not None:
+        scope = backup.scope  # the ledger doesn't list the memories under a legal hold
     else:
         scope = _named_scope(tx, entry) or Scope(memory_ids=sorted(ids))
     probe = Erasure(entry.erasure_id, "user", "running", scope, None, database.now(tx), CLI, None, database.now(tx))
@@ -251,7 +261,7 @@ def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     for held in (False, True):
         ids.update(requests.ids(tx, entry.tenant_id, probe, held=held))
     ids.update(merges.list_summaries(tx, entry.tenant_id, sorted(ids)))
-    return _Match(scope, sorted(ids), erasure)
+    return _Match(scope, sorted(ids), erasure, backup)
 
 
 def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:

@@ -1,7 +1,8 @@
 """Back up erasure requests in their grace period in the key store's schema, which restores of the data don't overwrite.
 
 When a transaction that adds, cancels or verifies a request commits, a trigger (migration 0024) inserts or deletes the
-copy and counts the change.
+copy and counts the change. The ledger lists only what an erasure has deleted, so a held erasure of ids or by filters is
+backed up too: a replay has to hide the memories that wait for the release of a legal hold.
 """
 
 from __future__ import annotations
@@ -52,7 +53,46 @@ _UNKNOWN: Final = text("""
 SELECT seq, asked, logged FROM ebbing_keys.erasure_requests AS kept
 WHERE tenant_id = :tenant AND NOT EXISTS (
   SELECT FROM erasures AS known WHERE known.tenant_id = :tenant AND known.erasure_id = kept.erasure_id)
+  AND NOT EXISTS (
+    SELECT FROM ebbing_keys.erasure_ledger AS begun
+    WHERE begun.tenant_id = :tenant AND begun.erasure_id = kept.erasure_id)
 ORDER BY seq
+""")
+
+
+def add_held(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> None:
+    """Back up an erasure whose memories under a legal hold remain."""
+    tx.execute(_ADD_HELD, {"tenant": tenant_id, "erasure_id": erasure_id})
+
+
+# The ledger's entry makes an older copy wait for a replay, so the change isn't counted.
+_ADD_HELD: Final = text("""
+INSERT INTO ebbing_keys.erasure_requests (tenant_id, erasure_id, seq, asked)
+SELECT tenant_id, erasure_id, (SELECT seq FROM ebbing_keys.request_mark),
+  to_jsonb(erasures) || '{"plan": null, "executed": [], "report": null, "aliases": null}'
+FROM erasures WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+ON CONFLICT (tenant_id, erasure_id) DO UPDATE SET asked = excluded.asked
+""")
+
+
+def remove(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> None:
+    """Delete the backup of an erasure, if there is one."""
+    tx.execute(_REMOVE_ONE, {"tenant": tenant_id, "erasure_id": erasure_id})
+
+
+_REMOVE_ONE: Final = text("""
+DELETE FROM ebbing_keys.erasure_requests WHERE tenant_id = :tenant AND erasure_id = :erasure_id
+""")
+
+
+def get(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> Erasure | None:
+    """Return a backed-up erasure, or None if it has no backup."""
+    asked = tx.execute(_GET, {"tenant": tenant_id, "erasure_id": erasure_id}).scalar()
+    return None if asked is None else msgspec.convert(asked, Erasure)
+
+
+_GET: Final = text("""
+SELECT asked FROM ebbing_keys.erasure_requests WHERE tenant_id = :tenant AND erasure_id = :erasure_id
 """)
 
 
@@ -77,10 +117,12 @@ WHERE tenant_id = :tenant AND (
   EXISTS (
     SELECT FROM erasures AS known
     WHERE known.tenant_id = :tenant AND known.erasure_id = kept.erasure_id
-      AND known.status IN ('held', 'verified', 'cancelled'))
+      AND known.status IN ('verified', 'cancelled'))
   OR EXISTS (
     SELECT FROM ebbing_keys.erasure_ledger AS begun
-    WHERE begun.tenant_id = :tenant AND begun.erasure_id = kept.erasure_id))
+    WHERE begun.tenant_id = :tenant AND begun.erasure_id = kept.erasure_id) AND NOT EXISTS (
+    SELECT FROM erasures AS held
+    WHERE held.tenant_id = :tenant AND held.erasure_id = kept.erasure_id AND held.status = 'held'))
 """)
 # A no-op update fires the trigger as if the requests were made now.
 _KEEP: Final = text("""

@@ -19,7 +19,9 @@ from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import memories, recount
 from app.services.privacy import legal_holds
 from app.services.storage import lookup
+from app.services.tiers import decay_deletion
 from tests.service import Service
+from tests.services.aged import days
 from tests.services.due_deletions import worked
 from tests.services.mergeable import LIKE, Alike
 
@@ -48,6 +50,10 @@ class Made(Alike):
         except NotFound:
             return False
         return True
+
+    def text(self) -> str:
+        text: str = self.service.one("SELECT text FROM memories WHERE memory_id = %s", self.summary)
+        return text
 
     def made_of(self) -> set[UUID]:
         found = self.service.rows("SELECT memory_id FROM lineage WHERE part = 'source'")
@@ -186,3 +192,22 @@ def test_one_is_made_again_without_what_is_edited_into_an_erasure(made: Made) ->
     assert made.is_seen(made.summary)
     assert not any(recount.recount_tenant(made.tenant_id))
     assert made.made_of() == set(made.sources[1:])
+
+
+@pytest.mark.acceptance(9)
+def test_a_summary_keeps_what_decay_deleted_until_another_source_is_erased(made: Made) -> None:
+    text = made.text()
+    faded = made.service.one("SELECT memory_id FROM memories WHERE made_by = 'caller' AND text || '.' = %s", text)
+    other, *left = [each for each in made.sources if each != faded]
+    made.service.rows(
+        "UPDATE memory_state SET tier = 'cold', wanted_tier = 'deleted', salience = 0 WHERE memory_id = %s", faded
+    )
+    assert decay_deletion.delete(made.tenant_id, days(4000))[1] == {"deleted": 1}
+    assert not made.rederive()
+    assert made.text() == text
+    memories.delete(made.tenant_id, other)
+    assert not made.is_seen(made.summary)
+    made.rederive()
+    assert made.is_seen(made.summary)
+    assert made.made_of() == set(left)
+    assert made.text() != text
