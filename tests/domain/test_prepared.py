@@ -79,11 +79,13 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
     assert len(read) > 5
     assert {each for each in read if each[1] not in prepared} == {
         ("app/clients/llm/responses.py", "shape"),
+        ("app/dashboard/sessions.py", "shape"),
         # The faults of a body are listed after a decoder of its module has refused it.
         ("app/domain/ingest/bodies.py", "MemoryIn"),
         ("app/domain/ingest/body_faults.py", "kind"),
     }
     assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `responses._decoded`"
+    assert {"Session", "LogInAttempt"} <= prepared, "the types passed to `sessions._unseal`"
 
 
 def test_decoders_are_made_with_their_modules() -> None:

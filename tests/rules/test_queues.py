@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from celery import Celery
 from celery.beat import ScheduleEntry
 
 from app.queues import LANES, TASKS
@@ -86,7 +87,8 @@ def test_a_safety_net_expires_before_the_next() -> None:
 def test_a_wall_clock_that_is_set_back_holds_up_no_safety_net(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = 0.0
     monkeypatch.setattr("workers.schedule.time.monotonic", lambda: passed)
-    entries = [ScheduleEntry(name, **entry) for name, entry in beat_entries().items()]
+    app = Celery("another", set_as_current=False)  # the service's own app needs the address of its broker
+    entries = [ScheduleEntry(name, app=app, **entry) for name, entry in beat_entries().items()]
     assert not any(entry.is_due().is_due for entry in entries)
     passed = max(net.every_seconds for net in SAFETY_NETS)  # the wall clock stands still meanwhile
     assert all(entry.is_due().is_due for entry in entries)

@@ -183,8 +183,8 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
         if claim.are_several:
             size.note_sharing(time.monotonic())
         most = shared_limit if claim.is_shared else limit if _is_slow(stage) else len(claim.memory_ids)
-        # An item that is hardly larger isn't worth another one for its rest.
-        if len(claim.memory_ids) > most + most // 2:
+        # An item that is hardly larger isn't worth another one for its rest, unless each memory may take a second.
+        if len(claim.memory_ids) > (most if _is_slow(stage) else most + most // 2):
             claim = work_queue.narrow_claim(tx, claim, most, lease_seconds)
         return claim
 

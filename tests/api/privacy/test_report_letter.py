@@ -86,7 +86,7 @@ def test_the_letter_states_the_case_the_basis_and_the_counts(api: Api) -> None:
         "2 memories were erased, together with all other data derived from them",
         "found no remaining data in scope. Section 4 states the data that is retained.",
         "No memory in scope is retained on a legal ground.",
-        "backups are retained for 30 days. The newest backup that can contain the erased data expires on",
+        "Backups are retained for 30 days, according to the setting of this service. The newest backup that can",
         "Prepared by Name and function Place and date Signature Approved for the controller by",
     ):
         assert line in text
