@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -45,8 +45,7 @@ def why(
     for name, text in numbers.items():
         typer.echo(f"{name:<{width}}{text}")
     if keep := found.get("keep"):
-        reasons = ", ".join(f"{reason['feature']} {reason['points']:+.2f}" for reason in keep["reasons"])
-        typer.echo(f"{'keep chance':<{width}}{keep['chance']:.2f}: {reasons}")
+        typer.echo(f"{'keep chance':<{width}}{keep['chance']:.0%}{_describe_reasons(keep['reasons'])}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
@@ -66,6 +65,15 @@ def _select_numbers(numbers: dict[str, object]) -> dict[str, object]:
     if shown.get("back_days") == shown.get("age_days"):
         shown.pop("back_days", None)
     return shown
+
+
+def _describe_reasons(reasons: list[dict[str, Any]]) -> str:
+    """Return which features raise and which lower the chance that a memory should be kept."""
+    parts = []
+    for word, sign in (("raised", 1), ("lowered", -1)):
+        if names := [reason["feature"] for reason in reasons if reason["points"] * sign > 0]:
+            parts.append(f", {word} by: {', '.join(names)}")
+    return "".join(parts)
 
 
 def _describe_number(name: str, value: object) -> tuple[str, str]:
