@@ -38,6 +38,7 @@ POLICY: Final = Policy.model_validate(
         "tiers": {"deleted_salience_below": 1.0},
         "reinforcement": {"by_search_share": 1.0, "refractory_seconds": REFRACTORY_SECONDS},
         "consolidation": {"rule": "cohesion", "merged_from": 1.0, "asked_from": 0.5, "at_night": False},
+        "privacy": {"archived_conversation_days": None},
         "history_days": 36_500,
     }
 )

@@ -245,6 +245,8 @@ def check_remains(world: World, since: dict[int, int]) -> None:
             raise Difference(f"the audit chain is broken: {verified}")
         kept = {code for each in person.model.memories.values() for code in each.codes}
         kept |= {each.code for each in person.model.faded}  # in summaries that outlive them
+        names = (each.fields["external_id"] for each in person.model.memories.values())
+        kept |= {name.split()[-1] for name in names if name}  # a new memory may have the name of a held one
         gone = {code for _, codes in person.model.gone[since.get(place, 0) :] for code in codes} - kept
         since[place] = len(person.model.gone)
         for code in sorted(gone)[:10]:

@@ -48,6 +48,7 @@ from app.store.enrichment.work_queue import NIL
 from app.store.erasure import batch as batch_rows
 from app.store.erasure import hidden_memories, request_backup, requests, residue, tombstones
 from app.store.erasure.requests import Erasure
+from app.store.memories import tenant_counts
 from app.store.privacy import anonymisation, holds, request_log
 
 TRIES: Final = 3
@@ -182,7 +183,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; summaries under
         # a legal hold are left out until its release.
         summary_ids = merges.list_summaries(tx, tenant_id, ids)
-        hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, summary_ids)
+        newly_hidden = hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, summary_ids)
         hidden_ids = {*summary_ids, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
         ids = sorted({*ids, *hidden_ids}.difference(holds.list_by_memory(tx, tenant_id, sorted(hidden_ids))))
         digests = _digests(tx, tenant_id, erasure)
@@ -191,6 +192,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         aliases = retained_texts.find_aliases(tx, tenant_id, erasure)  # while the memories are stored
         requests.set_fields(tx, tenant_id, erasure.erasure_id, aliases=aliases)
         erasure = replace(erasure, aliases=aliases)
+        tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(newly_hidden))
         failpoints.trigger("erasing.entered")
     ids = _ledger_ids(tenant_id, erasure)
     work_found = {name: step.find(tenant_id, erasure, ids) for name, step in STEPS.items()}

@@ -197,10 +197,11 @@ def list_hidden(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[UUID]
 _ALL_OF: Final = "SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s"
 
 
-def reassign(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Reassign these hidden memories to a running erasure, and hide those that aren't hidden yet."""
-    hide(tx, tenant_id, erasure_id, Scope(memory_ids=list(memory_ids)))
+def reassign(tx: Connection, tenant_id: UUID, erasure_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:
+    """Reassign these memories to a running erasure; hide those that are visible, and return their counts."""
+    hidden = hide(tx, tenant_id, erasure_id, Scope(memory_ids=list(memory_ids)))
     driver_connection(tx).execute(_TAKE_OVER, {"tenant": tenant_id, "erasure_id": erasure_id, "ids": Uuids(memory_ids)})
+    return hidden.counts
 
 
 _TAKE_OVER: Final = """

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
@@ -20,6 +21,9 @@ from app.services.memories import memories, recount
 from app.services.privacy import legal_holds
 from app.services.storage import lookup
 from app.services.tiers import decay_deletion
+from app.store.core import database
+from app.store.erasure import hidden_memories
+from app.store.memories import tenant_counts
 from tests.service import Service
 from tests.services.aged import days
 from tests.services.due_deletions import worked
@@ -52,8 +56,8 @@ class Made(Alike):
         return True
 
     def text(self) -> str:
-        text: str = self.service.one("SELECT text FROM memories WHERE memory_id = %s", self.summary)
-        return text
+        found: str = self.service.one("SELECT text FROM memories WHERE memory_id = %s", self.summary)
+        return found
 
     def made_of(self) -> set[UUID]:
         found = self.service.rows("SELECT memory_id FROM lineage WHERE part = 'source'")
@@ -196,18 +200,31 @@ def test_one_is_made_again_without_what_is_edited_into_an_erasure(made: Made) ->
 
 @pytest.mark.acceptance(9)
 def test_a_summary_keeps_what_decay_deleted_until_another_source_is_erased(made: Made) -> None:
-    text = made.text()
-    faded = made.service.one("SELECT memory_id FROM memories WHERE made_by = 'caller' AND text || '.' = %s", text)
+    before = made.text()
+    faded = made.service.one("SELECT memory_id FROM memories WHERE made_by = 'caller' AND text || '.' = %s", before)
     other, *left = [each for each in made.sources if each != faded]
     made.service.rows(
         "UPDATE memory_state SET tier = 'cold', wanted_tier = 'deleted', salience = 0 WHERE memory_id = %s", faded
     )
     assert decay_deletion.delete(made.tenant_id, days(4000))[1] == {"deleted": 1}
     assert not made.rederive()
-    assert made.text() == text
+    assert made.text() == before
     memories.delete(made.tenant_id, other)
     assert not made.is_seen(made.summary)
     made.rederive()
     assert made.is_seen(made.summary)
     assert made.made_of() == set(left)
-    assert made.text() != text
+    assert made.text() != before
+
+
+def test_a_summary_that_is_seen_until_its_sources_are_erased_leaves_the_counts(made: Made) -> None:
+    erasure_id = made.ask(0, memory_ids=made.sources)
+    with database.tenant(made.tenant_id) as tx:  # as if it had been merged while a hold protected the sources
+        shown = hidden_memories.unhide(tx, made.tenant_id, among=[made.summary])
+        tenant_counts.add(tx, made.tenant_id, shown.counts)
+        tx.execute(text("UPDATE merges SET is_stale = false"))
+    assert made.is_seen(made.summary)
+    worked(made.service)
+    assert made.status(erasure_id) == "verified"
+    assert not made.is_seen(made.summary)
+    assert not any(recount.recount_tenant(made.tenant_id))
