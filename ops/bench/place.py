@@ -19,6 +19,7 @@ from typing import Self
 from uuid import UUID
 
 import psycopg
+import redis
 
 from app import metrics, queues
 from app.clients.redis import stream
@@ -111,9 +112,10 @@ class Place:
         postgres = Postgres(self.home, postgres_port)
         self.postgres = postgres.start()
         self._open.callback(postgres.stop, self.postgres)
-        redis = Redis(self.home, redis_port, maxmemory_bytes=REDIS_BYTES)
-        self.redis = redis.start()
-        self._open.callback(redis.stop, self.redis)
+        queue = Redis(self.home, redis_port, maxmemory_bytes=REDIS_BYTES)
+        self.redis = queue.start()
+        self._open.callback(queue.stop, self.redis)
+        self._admin_url = f"redis://admin:{queue.admin_password}@127.0.0.1:{redis_port}/0"
         role_password = ensure_password(self.home / "service-password")
         create_database(postgres.url, DATABASE, ROLE, role_password)
         self.owner_url = postgres.database_url(DATABASE)
@@ -121,7 +123,7 @@ class Place:
         self.environment = plain_environment() | {
             "EBBING_HOME": str(self.home),
             "EBBING_DATABASE_URL": postgres.database_url(DATABASE, ROLE, role_password),
-            "EBBING_REDIS_URL": redis.url,
+            "EBBING_REDIS_URL": queue.url,
             **OPEN_DOOR,
         }
         self._open.enter_context(_environment(self.environment | {"EBBING_SLICE_SECONDS": "60"}))
@@ -208,12 +210,12 @@ class Place:
                 raise RuntimeError(f"memories are still pending after {seconds:.0f} s")
             time.sleep(0.05)
 
-    @staticmethod
-    def empty_stream() -> None:
+    def empty_stream(self) -> None:
         """Drop the backlog in Redis and its bookkeeping; Celery's own keys remain."""
-        streams = stream.client().scan_iter(f"{STREAM_PREFIX}*", count=1000)
-        nudges = stream.client().scan_iter(f"{NUDGE_PREFIX}*", count=1000)
-        stream.client().unlink(*streams, *nudges, RING, RING_MEMBERS, HELD, TURNS, BACKLOG)
+        with redis.Redis.from_url(self._admin_url) as admin:  # the service's login may not list keys
+            streams = admin.scan_iter(f"{STREAM_PREFIX}*", count=1000)
+            nudges = admin.scan_iter(f"{NUDGE_PREFIX}*", count=1000)
+            admin.unlink(*streams, *nudges, RING, RING_MEMBERS, HELD, TURNS, BACKLOG)
 
     def hold_back(self, *tasks: str) -> None:
         """Suppress nudges for these tasks for ten minutes, by setting the flag of a nudge in flight."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -259,7 +260,8 @@ def inside(books: Books, home: Path) -> Iterator[None]:
 def find_word(books: Books, owner: Owner, tenants: Sequence[Client], home: Path, word: str) -> list[str]:
     """Return the places that contain a word: tables, Redis, cold storage, logs, and the servers' files."""
     found = [f"table {table}" for table in traces.in_tables(cast("Service", owner), word)]
-    with redis.Redis.from_url(books.redis_url) as queue:
+    server, password = urlsplit(books.redis_url), (home / "redis-admin-password").read_text(encoding="utf-8").strip()
+    with redis.Redis(server.hostname or "", server.port or 0, username="admin", password=password) as queue:
         found += [f"Redis key {key}" for key in traces.in_redis(queue, word)]
         queue.bgrewriteaof()
         until(lambda: not queue.info("persistence")["aof_rewrite_in_progress"], "the log of Redis is rewritten")

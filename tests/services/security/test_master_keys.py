@@ -284,6 +284,7 @@ def test_data_of_the_version_before_migrate_beside_a_newer_key_store(drill: Dril
     for column in ("partial_sent_at", "partial_recorded_at", "partial_recorded_by"):
         rows(f"ALTER TABLE privacy_requests DROP COLUMN {column}")
     rows("DROP TABLE operators")
+    rows("ALTER TABLE scores DROP COLUMN keep_chance")
     rows("UPDATE alembic_version SET version_num = '0041'")
     with pytest.raises(Exception, match="tenant_or_all"):
         rows("CREATE POLICY tenant_or_all ON ebbing_keys.erasure_ledger USING (true)")
