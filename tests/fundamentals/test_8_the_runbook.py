@@ -137,6 +137,7 @@ def a_merge(desk: Desk) -> Callable[[], bool]:
     asks = {"consolidation__rule": "cohesion", "consolidation__merged_from": 1, "consolidation__asked_from": 0.2}
     desk.let(**asks, consolidation__keep_days=0)
     desk.client.remember(*BOATS)
+    until(lambda: set(desk.client.stats().pending.values()) == {0}, "the memories are scored, too")
     desk.run("maintain", "consolidate", "--wait")
     [merge] = desk.ask("consolidation", "merges", "--status", "waiting")["merges"]
     desk.noted["MERGE"] = merge["id"]
