@@ -92,12 +92,12 @@ def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None
     Args:
         entered: True after a log-in at the provider: the page continues to the overview by itself.
     """
-    url = None
-    if is_offered():
+    url, offered = None, is_offered()
+    if offered:
         from app.services.security.log_in import log_out_url  # noqa: PLC0415 - large libraries
 
         url = log_out_url()
-    context = {"offered": is_offered(), "log_out_url": url, "entered": entered}
+    context = {"offered": offered, "log_out_url": url, "entered": entered}
     return rendering.page(request, None, "log_in", status, wrong=wrong, **context)
 
 

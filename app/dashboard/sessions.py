@@ -198,7 +198,7 @@ def csrf_token(session: Session) -> str:
 
 
 def is_csrf_token(session: Session, given: str) -> bool:
-    """Return whether a form has the session's CSRF token, also from a page of before a rotation of the master key."""
+    """Return whether a form has the session's CSRF token, also from a page that an earlier master key signed."""
     try:
         return _is_mac(bytes.fromhex(given), b"form", session.nonce.encode())
     except ValueError:

@@ -125,7 +125,7 @@ def _preload() -> None:
 
 
 def _check_forkable() -> None:
-    """Raise `RuntimeError` if this process has threads, or connections besides that of the supervisor."""
+    """Raise `RuntimeError` if this process has threads, or connections other than the supervisor's."""
     threads = len(list(Path("/proc/self/task").iterdir()))
     descriptors = [each for each in list(Path("/proc/self/fd").iterdir()) if each.is_symlink()]
     sockets = sum(each.readlink().name.startswith("socket:") for each in descriptors)

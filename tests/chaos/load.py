@@ -53,7 +53,7 @@ POLICY: Final = {
 
 @dataclass
 class Ledger:
-    """What must be true of one tenant in the end, by memory id.
+    """Expected final state of one tenant, by memory id.
 
     Attributes:
         texts: Texts that each memory may have: several after an edit whose outcome was refused half way.

@@ -16,11 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from app.cli.core.connection import load_settings
-from app.cli.service.run import announce_url, plan_service
 from app.embedded import EmbeddedError
-from app.supervisor import Child, Service, Supervisor, lock_home
-from tests.faults.run_service import PATIENT, Line, record_line
+from app.supervisor import Child, Service
+from tests.faults.run_service import main
 
 SERVERS: Final = ("postgres", "redis")
 SERVICE: Final = "service"
@@ -55,20 +53,8 @@ def behind_proxies(service: Service, home: Path) -> Service:
     return replace(service, children=tuple(change_environment(child, home, ports) for child in service.children))
 
 
-def main(home: Path, port: int, events: Path) -> int:
-    config = load_settings().model_copy(update={"home": home, "port": port})
-    with lock_home(home) as locked:
-        service = plan_service(config, locked)
-        record_line(events, Line(os.getpid(), None, service.owner_database_url, service.redis_url))
-        service = behind_proxies(service, locked)
-        with announce_url(service, locked):
-            return Supervisor(
-                service.children, lambda event: record_line(events, Line(os.getpid(), event)), PATIENT
-            ).run()
-
-
 if __name__ == "__main__":
     try:
-        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), behind_proxies))
     except EmbeddedError as error:
         sys.exit(str(error))

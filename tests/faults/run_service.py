@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from app.cli.core.connection import load_settings
 from app.cli.service.run import announce_url, plan_service
 from app.embedded import EmbeddedError
-from app.supervisor import ChildEvent, RestartPolicy, Supervisor, lock_home
+from app.supervisor import ChildEvent, RestartPolicy, Service, Supervisor, lock_home
 
 PATIENT = RestartPolicy(deaths_max=1_000_000)
 
@@ -36,11 +37,15 @@ def record_line(events: Path, line: Line) -> None:
         file.write(msgspec.json.encode(line) + b"\n")
 
 
-def main(home: Path, port: int, events: Path) -> int:
+def main(
+    home: Path, port: int, events: Path, arrange: Callable[[Service, Path], Service] = lambda service, _: service
+) -> int:
+    """Run the service that `arrange` makes of the planned one and its locked home."""
     config = load_settings().model_copy(update={"home": home, "port": port})
     with lock_home(home) as locked:
         service = plan_service(config, locked)
         record_line(events, Line(os.getpid(), None, service.owner_database_url, service.redis_url))
+        service = arrange(service, locked)
         with announce_url(service, locked):
             return Supervisor(
                 service.children, lambda event: record_line(events, Line(os.getpid(), event)), PATIENT

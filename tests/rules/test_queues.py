@@ -90,7 +90,7 @@ def test_a_wall_clock_that_is_set_back_holds_up_no_safety_net(monkeypatch: pytes
     app = Celery("another", set_as_current=False)  # the service's own app needs the address of its broker
     entries = [ScheduleEntry(name, app=app, **entry) for name, entry in beat_entries().items()]
     assert not any(entry.is_due().is_due for entry in entries)
-    passed = max(net.every_seconds for net in SAFETY_NETS)  # the wall clock stands still meanwhile
+    passed = max(net.every_seconds for net in SAFETY_NETS)  # the wall clock hasn't moved
     assert all(entry.is_due().is_due for entry in entries)
     assert not any(next(entry).is_due().is_due for entry in entries)
 

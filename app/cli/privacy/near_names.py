@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import typer
@@ -33,11 +34,7 @@ def explain_none(subject: str | None, found: dict[str, Any]) -> str:
 
 def list_other_spellings(subject: str | None, found: dict[str, Any]) -> str:
     """Return sentences about the subjects with the same name in another spelling; empty if there are none."""
-    names = [
-        f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
-        f"{_describe_likeness(subject, each)})"
-        for each in found.get("other_spellings", ())
-    ]
+    names = _list_names(subject, found.get("other_spellings", ()))
     if not names:
         return ""
     return (
@@ -62,13 +59,18 @@ def refuse_near_miss(subject: str | None, found: dict[str, Any], *, as_written: 
 
 def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
     """Return a sentence that no memory has the subject, and the subjects with similar names."""
-    names = [
-        f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
-        f"{_describe_likeness(subject, each)})"
-        for each in near
-    ]
+    names = _list_names(subject, near)
     proposal = f"; did you mean {' or '.join(names)}?" if names else ", and no similar name is stored"
     return f"no stored memory has the subject `{plain(subject)}`{proposal}"
+
+
+def _list_names(subject: str | None, found: Iterable[dict[str, Any]]) -> list[str]:
+    """Return each subject found with its number of memories."""
+    return [
+        f"`{plain(each['subject'])}` ({count_of(each['memories'], 'memory', 'memories')}"
+        f"{_describe_likeness(subject, each)})"
+        for each in found
+    ]
 
 
 def _describe_likeness(subject: str | None, near: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.http.cursors import TIMED
 from app.api.http.path_ids import RequestId
 from app.dashboard import rendering
-from app.dashboard.access import Guarding, PrivacyViewer
+from app.dashboard.access import Action, Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
 from app.dashboard.pages.erasures import REPORT_HEADERS
 from app.dashboard.rendering import redirect_back
@@ -78,9 +78,8 @@ def show_categories(viewer: PrivacyViewer, request: Request) -> Response:
 @router.post("/requests")
 def create_request(acting: Guarding) -> Response:
     """Record a request received through another channel."""
-    day = acting.form.get("received", "")
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner", "controller", "case_reference")}
-    new = read_as(NewRequest, {**fields, "received_at": f"{day}T00:00:00Z" if day else ""})
+    new = read_as(NewRequest, {**fields, "received_at": _midnight(acting, "received")})
     acting.record("enter_request", new.nature)
     request_log.create(acting.tenant_id, new)
     return redirect_back("/privacy", "entered")
@@ -106,11 +105,10 @@ def check_identity(acting: Guarding, request_id: RequestId) -> Response:
 @router.post("/requests/{request_id}/extend")
 def extend_request(acting: Guarding, request_id: RequestId) -> Response:
     """Extend the legal deadline of a request."""
-    day = acting.form.get("notified", "")
     fields = {
         "reason": acting.form.get("extension_reason", ""),
         "months": int(months) if (months := acting.form.get("months", "")).isdecimal() else months,
-        "notified_at": f"{day}T00:00:00Z" if day else "",
+        "notified_at": _midnight(acting, "notified"),
     }
     extension = read_as(Extension, fields)
     acting.record("extend_request", request_id)
@@ -118,11 +116,20 @@ def extend_request(acting: Guarding, request_id: RequestId) -> Response:
     return redirect_back("/privacy", "extended")
 
 
+def _midnight(acting: Action, field: str) -> str:
+    """Return the beginning of the day in a field of the form, in UTC; empty without a day."""
+    day = acting.form.get(field, "")
+    return f"{day}T00:00:00Z" if day else ""
+
+
+def _read_notice(acting: Action) -> Notice:
+    return read_as(Notice, {"sent_at": _midnight(acting, "sent")})
+
+
 @router.post("/requests/{request_id}/notice")
 def record_notice(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the notice of an extension was sent."""
-    day = acting.form.get("sent", "")
-    notice = read_as(Notice, {"sent_at": f"{day}T00:00:00Z" if day else ""})
+    notice = _read_notice(acting)
     acting.record("record_notice", request_id)
     request_log.record_notice(acting.tenant_id, request_id, notice, acting.key_id)
     return redirect_back("/privacy", "noticed")
@@ -131,8 +138,7 @@ def record_notice(acting: Guarding, request_id: RequestId) -> Response:
 @router.post("/requests/{request_id}/partial")
 def record_partial_answer(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the answer to an erasure that waits for a legal hold was sent."""
-    day = acting.form.get("sent", "")
-    notice = read_as(Notice, {"sent_at": f"{day}T00:00:00Z" if day else ""})
+    notice = _read_notice(acting)
     acting.record("record_partial_answer", request_id)
     request_log.record_partial_answer(acting.tenant_id, request_id, notice, acting.key_id)
     return redirect_back("/privacy", "partly_answered")

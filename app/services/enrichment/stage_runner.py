@@ -59,7 +59,7 @@ _last_turns: dict[str, UUID] = {}
 
 
 def start_turn_sizes() -> dict[str, TurnSize]:
-    """Return the size of each stage's turns while tenants share it, before any turn has told the speed.
+    """Return the size of each stage's turns while tenants share it, before the speed of any turn is known.
 
     With the least size, a turn's fixed time is small beside its memories' time on an overloaded machine, too; slow
     embedders hardly have a fixed time.

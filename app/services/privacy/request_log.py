@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
+from app.domain.privacy.audit_chain import Action
 from app.domain.privacy.documents.letters import (
     NOT_HELD,
     WAITS,
@@ -184,10 +185,7 @@ def record_notice(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str)
             raise Conflict(f"the notice is already recorded: sent on {request.notice_sent_at:%Y-%m-%d}")
         sent_at = _sending_moment(tx, request, notice.sent_at, "sent_at")
         request_log.store_notice(tx, tenant_id, request_id, sent_at, actor)
-        notified_request = _get_or_404(tx, tenant_id, request_id)
-        details = {"request": str(request_id), "law": request.law}
-        audit.append(tx, tenant_id, "extension_notified", actor, items=1, details=details)
-    return notified_request
+        return _audit_letter(tx, tenant_id, request, "extension_notified", actor)
 
 
 def record_partial_answer(tenant_id: UUID, request_id: UUID, notice: Notice, actor: str) -> PrivacyRequest:
@@ -212,10 +210,16 @@ def record_partial_answer(tenant_id: UUID, request_id: UUID, notice: Notice, act
             raise Conflict(NOT_HELD)
         sent_at = _sending_moment(tx, request, notice.sent_at, "sent_at")
         request_log.store_partial_answer(tx, tenant_id, request_id, sent_at, actor)
-        answered_request = _get_or_404(tx, tenant_id, request_id)
-        details = {"request": str(request_id), "law": request.law}
-        audit.append(tx, tenant_id, "request_partly_answered", actor, items=1, details=details)
-    return answered_request
+        return _audit_letter(tx, tenant_id, request, "request_partly_answered", actor)
+
+
+def _audit_letter(
+    tx: database.Transaction, tenant_id: UUID, request: PrivacyRequest, action: Action, actor: str
+) -> PrivacyRequest:
+    """Record in the audit log that a letter was sent, and return the request as it is now."""
+    details = {"request": str(request.request_id), "law": request.law}
+    audit.append(tx, tenant_id, action, actor, items=1, details=details)
+    return _get_or_404(tx, tenant_id, request.request_id)
 
 
 def _sending_moment(tx: database.Transaction, request: PrivacyRequest, moment: datetime | None, field: str) -> datetime:

@@ -81,7 +81,7 @@ def refit_own(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tuple
             return False, done
         with database.tenant(tenant_id) as tx:
             done += pca_bases.drop_bases(tx, tenant_id, old)
-            if set(old).intersection(pca_bases.list_ids(tx, tenant_id)):  # vectors were archived meanwhile
+            if set(old).intersection(pca_bases.list_ids(tx, tenant_id)):  # vectors were archived at the same time
                 return False, done
     return True, done
 

@@ -1,4 +1,4 @@
-"""Rotation of the master key: data of before stays readable, and a key that is still needed can't be left out."""
+"""Rotation of the master key: earlier data stays readable, and a key that is still needed can't be left out."""
 
 from __future__ import annotations
 
