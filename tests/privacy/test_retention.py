@@ -17,6 +17,8 @@ from app.domain.privacy.parameters import KNOWN, Category, Privacy
 from app.domain.privacy.retention import (
     ROUNDING,
     PersonalData,
+    OF_SUBJECT,
+    STATED,
     category_days,
     category_name,
     compute_expiry,
@@ -45,11 +47,14 @@ class Memory:
     found: frozenset[str]
     pii: float
     is_talk: bool
+    stated_days: float
+    subject_days: float
 
 
 SURE = st.sampled_from([0.0, 0.25, 0.5, 0.6, 0.75, 0.9, 0.99, 1.0])
+STATED_DAYS = st.sampled_from([math.inf, 2.0, 45.0, 500.0])
 CATEGORIES = st.frozensets(st.sampled_from(NAMES), max_size=3)
-MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.booleans())
+MEMORIES = st.builds(Memory, CATEGORIES, CATEGORIES, SURE, st.booleans(), STATED_DAYS, STATED_DAYS)
 
 
 def reference(memory: Memory) -> float:
@@ -58,7 +63,7 @@ def reference(memory: Memory) -> float:
     shortest = min((LIMITS[name] for name in of if name in LIMITS), default=None)
     sensitivity = max((SENSITIVITIES[name] for name in of), default=0.0)
     pii = 1.0 if "pii" in memory.given else memory.pii
-    ends = []
+    ends = [memory.stated_days, memory.subject_days]
     if memory.given and shortest is not None:
         ends.append(shortest)
     missing = 0.7 - 0.4 * pii - 0.4 * sensitivity
@@ -67,7 +72,7 @@ def reference(memory: Memory) -> float:
         ends.append(max(days, 0.0 if missing < -ROUNDING else missing / 0.2 * 365))
     if memory.is_talk and not memory.given and "health" not in of:
         ends.append(730.0)
-    return min(ends, default=math.inf)
+    return min(ends)
 
 
 def bits(names: frozenset[str]) -> int:
@@ -81,11 +86,16 @@ def test_a_batch_expires_as_each_memory_by_itself(memories: list[Memory]) -> Non
         np.array([bits(each.found) for each in memories], np.int64),
         np.array([each.pii for each in memories], float),
         np.array([each.is_talk for each in memories], bool),
+        np.array([ACCEPTED + each.stated_days * DAY_SECONDS for each in memories], float),
+        np.array([each.subject_days for each in memories], float),
     )
     reported = compute_expiry(POLICY, personal, np.full(len(memories), ACCEPTED))
     wanted = [ACCEPTED + reference(each) * DAY_SECONDS for each in memories]
     np.testing.assert_allclose(reported.at, wanted, atol=0.5, rtol=0)
     for row in np.flatnonzero(np.isfinite(reported.at)):
+        if reported.category[row] in {STATED, OF_SUBJECT}:
+            assert not reported.by_risk[row]
+            continue
         limit = category_days(POLICY, reported.category[row])
         assert limit is not None
         assert reported.at[row] >= ACCEPTED + limit * DAY_SECONDS, category_name(POLICY, reported.category[row])

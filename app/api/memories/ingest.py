@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import time
+from datetime import UTC, datetime
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -130,6 +131,7 @@ class Ingest:
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
         """Decode and validate the memories in a body."""
         given = bodies.read(body, form, None)
+        bodies.check_future(given, datetime.now(UTC))
         memories, most = given.memories, settings().request_memories_max
         if given.messages is not None and given.messages > most:
             raise Invalid(errors=[FieldError("messages", "has too many messages", given.messages, most)])

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -23,10 +24,12 @@ from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.subject_names import SubjectSearch
+from app.domain.privacy.subject_retention import NewRetention
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
-from app.services.privacy import export_requests
+from app.services.privacy import export_requests, subject_retention
+from app.store.privacy.subject_retention import SubjectPeriod
 
 
 class _Name(PathConvertor):
@@ -48,15 +51,17 @@ def get(caller: Guardian, subject: Name) -> Response:
 
     `shortcuts` names the calls to export and to erase the data. For an unknown subject, `near` lists subjects with
     similar names; for a known one, `other_spellings` lists subjects with the same name in another spelling, which an
-    export or erasure doesn't cover.
+    export or erasure doesn't cover. `retention` lists the periods that were set for the subject.
     """
     found = subjects.get(caller.tenant_id, subject)
+    periods = _render_periods(subject_retention.list_periods(caller.tenant_id, subject))
     tiers = {"active": found.active, "archived": found.archived, "cold": found.cold}
     counts = {name: getattr(found, name) for name in ("hidden", "held", "exports", "open_erasures")}
     here = f"/v1/subjects/{quote(subject, safe='')}"
     shortcuts = {"export": f"POST {here}", "erase": f"DELETE {here}"}
     known = describe_names(caller.tenant_id, subject)
-    return responses.answer({"subject": subject, "memories": tiers, **counts, "shortcuts": shortcuts, **known})
+    shown = {"subject": subject, "memories": tiers, **counts, "retention": periods, "shortcuts": shortcuts}
+    return responses.answer(shown | known)
 
 
 @router.post("/{subject:name}", summary="Export a subject's data", status_code=202)
@@ -86,6 +91,22 @@ def page(caller: Guardian, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
     """
     found = subjects.list_subjects(caller.tenant_id, ID.decode(cursor), limit)
     return responses.page("subjects", found, lambda row: responses.pick(row, "subject", "memories", "hidden"), ID)
+
+
+@listing.put("/retention", summary="Set a subject's retention period")
+def set_retention(caller: Guardian, new: Annotated[NewRetention, Depends(json_body(NewRetention))]) -> Response:
+    """Set how long memories about a subject are kept, all or those of a category; `keep_days` null removes the period.
+
+    A memory is deleted at the earliest of its own `expires_at`, these periods and the policy's; a legal hold wins over
+    all of them. The response lists the subject's periods. If no stored memory has the subject, `warning` says so.
+    """
+    periods = subject_retention.set_period(caller.tenant_id, new, caller.key_id)
+    known = warn_unknown(caller.tenant_id, new.subject)
+    return responses.answer({"subject": new.subject, "retention": _render_periods(periods)} | known)
+
+
+def _render_periods(periods: Sequence[SubjectPeriod]) -> list[dict[str, Any]]:
+    return [responses.pick(period, "category", "keep_days", "set_at") for period in periods]
 
 
 @listing.post("/search", summary="Find a subject by name")

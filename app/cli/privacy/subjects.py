@@ -1,15 +1,17 @@
-"""`ebbing privacy subjects`: list subjects, or find one by a similar name."""
+"""`ebbing privacy subjects` lists subjects or finds one; `ebbing privacy retention` sets how long one is kept."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
-from app.cli.core.calls import call, fetch_list
-from app.cli.core.output import AsJson, Url, examples, print_rows
+from app.cli.core.calls import call, fetch_list, given
+from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.output import AsJson, Url, examples, plain, print_rows
 from app.cli.privacy.erasure_requests import router
-from app.cli.privacy.near_names import OTHER_ENCODING
+from app.cli.privacy.near_names import OTHER_ENCODING, warn_unknown
 from app.domain.privacy.subject_names import has_other_encoding
 
 PATH: Final = "/v1/privacy/subjects"
@@ -51,6 +53,43 @@ def subjects(
     print_rows(answer, ["subject", "memories", "match"], near, right=["memories"], as_json=as_json)
     if not answer["complete"]:
         typer.echo("not all subjects were compared, because there are too many: search for the exact name", err=True)
+
+
+@router.command(
+    epilog=examples(
+        "ebbing privacy retention orla",
+        "ebbing privacy retention orla --days 365",
+        "ebbing privacy retention orla --days 30 --category health",
+        "ebbing privacy retention orla --category health --remove",
+    )
+)
+def retention(
+    subject: Annotated[str, typer.Argument(help="The subject's name.", metavar="SUBJECT")],
+    *,
+    days: Annotated[
+        float | None, typer.Option("--days", help="Delete memories this many days after their acceptance.")
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", help="Only memories with this category; all without this option.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the period.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a subject's retention periods, or set or remove one. Legal holds win; else the earliest period applies."""
+    if remove and days is not None:
+        raise CommandFailure("give either --days or --remove", Code.USAGE)
+    if days is None and not remove:
+        if category is not None:
+            raise CommandFailure("give --days or --remove with --category", Code.USAGE)
+        found = call(url, "GET", f"/v1/subjects/{quote(subject, safe='')}")
+    else:
+        body = {"subject": subject, "keep_days": days} | given(category=category)
+        found = call(url, "PUT", f"{PATH}/retention", json=body)
+    warn_unknown(subject, found)
+    rows = [(plain(each["category"] or "all"), each["keep_days"], each["set_at"][:10]) for each in found["retention"]]
+    shown = {"subject": subject, "retention": found["retention"]}
+    print_rows(shown, ["category", "days", "set on"], rows, right=["days"], as_json=as_json)
 
 
 def _describe_match(name: str, each: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from app.domain.ingest.json_input import Format, precompile
 from app.domain.ingest.memory import (
     BLANK,
     TEXT_MAX_BYTES,
+    KeepDays,
     Kind,
     Label,
     Labels,
@@ -26,8 +28,10 @@ from app.domain.ingest.memory import (
     Name,
     check_closely,
     check_moment,
+    check_retention,
     field_path,
     refuse_blank,
+    refuse_past,
 )
 from app.domain.ingest.roles import MessageRole, read_message_role
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid
@@ -79,6 +83,9 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         metadata: An object of up to 16 KiB as JSON, stored with each memory.
         salience: How much each memory matters, 0 to 1; scored if omitted.
         multiplier: Strength multiplier, 0 to 2.
+        expires_at: Time after which the memories are deleted, with an offset, if their retention periods don't end
+            before.
+        keep_days: The same as days from the acceptance: more than 0, up to 36,500.
     """
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
@@ -92,6 +99,8 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     metadata: dict[str, Any] | None = None
     salience: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    expires_at: Moment | None = None
+    keep_days: KeepDays | None = None
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -179,9 +188,29 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
                 check_closely(memory, place if is_list else None, dimensions)
             if memory.occurred_at is not None:
                 check_moment(memory.occurred_at, field_path(place if is_list else None, "occurred_at"))
+            if memory.expires_at is not None:
+                check_retention(memory, place if is_list else None)
     except Invalid as error:
         raise _refuse_memories(body, form, dimensions, error) from None
     return memories
+
+
+def check_future(body: Body, now: datetime) -> None:
+    """Refuse memories whose `expires_at` has passed; only the API checks this, so that no accepted memory is refused.
+
+    Raises:
+        Invalid: Some times have passed; the error names them.
+    """
+    faults = BodyFaults()
+    is_list = body.messages is None and len(body.memories) > 1
+    for place, memory in enumerate(body.memories if is_list else body.memories[:1]):
+        if memory.expires_at is not None and not faults.is_full:
+            try:
+                refuse_past(memory.expires_at, now, field_path(place if is_list else None, "expires_at"))
+            except Invalid as refused:
+                faults.add(refused.errors)
+    if (refusal := faults.refusal()) is not None:
+        raise refusal
 
 
 def _refuse_memories(body: bytes, form: Format, dimensions: int | None, error: Exception) -> EbbingError:
@@ -226,6 +255,10 @@ def _add_faults(faults: BodyFaults, given: object, place: int | None, dimensions
             check_moment(memory.occurred_at, field_path(place, "occurred_at"))
         except Invalid as refused:
             faults.add(refused.errors)
+    try:
+        check_retention(memory, place)
+    except Invalid as refused:
+        faults.add(refused.errors)
 
 
 def _without_faults(memory: MemoryIn, path: str) -> MemoryIn:
@@ -252,6 +285,7 @@ def _read_messages(body: bytes) -> Body:
     check_closely(shared, None, None)
     if shared.occurred_at is not None:
         check_moment(shared.occurred_at, "occurred_at")
+    check_retention(shared, None)
     memories: list[MemoryIn] = []
     skipped: list[Skipped] = []
     left_out: list[LeftOut] = []

@@ -34,6 +34,8 @@ class Column:
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
         is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged
             text.
+        is_kept: A repeated external id that omits the field keeps its value.
+        sets: The column that the field sets, if it has none of its own: another way to give that column's value.
     """
 
     table: Literal["memories", "memory_state"] | None = "memories"
@@ -41,11 +43,13 @@ class Column:
     is_clearable: bool = True
     is_enriched: bool = False
     is_cold: bool = False
+    is_kept: bool = False
+    sets: str | None = None
 
     @property
     def is_editable(self) -> bool:
         """True if an edit may change the field."""
-        return self.table is not None and not self.is_key
+        return (self.table is not None or self.sets is not None) and not self.is_key
 
 
 @dataclass(frozen=True, slots=True)

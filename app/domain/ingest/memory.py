@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -21,6 +21,7 @@ LABEL_MAX_CHARACTERS = 256
 NAME_MAX_CHARACTERS = 512
 EMBEDDING_MAX_DIMENSIONS = 16_000
 METADATA_MAX_DEPTH = 32
+KEEP_DAYS_MAX = 36_500
 _EDGES = (1, 9999)
 BLANK: Final = "must not be blank"
 
@@ -35,6 +36,7 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX_BYTES)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 _Salience = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
+KeepDays = Annotated[float, msgspec.Meta(gt=0, le=KEEP_DAYS_MAX)]
 _Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
 
 
@@ -62,6 +64,9 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         role: The speaker's role in a conversation with an assistant: user, assistant, system or tool. If omitted, a
             speaker with exactly one of these names has that role. By default, searches and recalls omit the roles
             system and tool.
+        expires_at: Time after which the memory is deleted, with an offset, if its retention period doesn't end before.
+            A repeated `external_id` without it keeps the earlier time.
+        keep_days: The same as days from the acceptance, or from the edit: more than 0, up to 36,500.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -80,6 +85,8 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     external_id: Annotated[Name | None, Column(is_key=True)] = None
     supersedes: Annotated[Name | _Names, Column(None)] = ()
     role: Annotated[Role | None, Column(is_enriched=True)] = None
+    expires_at: Annotated[Moment | None, Column(is_kept=True)] = None
+    keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -120,6 +127,7 @@ def decode_patch(body: bytes) -> MemoryPatch:
     check_closely(patch, None, None)
     if isinstance(patch.occurred_at, datetime):
         check_moment(patch.occurred_at, "occurred_at")
+    check_retention(patch, None)
     if isinstance(patch.text, str) and patch.text.isspace():
         refuse_blank(None)
     return {name: value for name, value in msgspec.structs.asdict(patch).items() if value is not msgspec.UNSET}
@@ -162,6 +170,41 @@ def _check_metadata(metadata: dict[str, Any], field: str) -> None:
     size = len(msgspec.json.encode(metadata))
     if size > METADATA_MAX_BYTES:
         raise Invalid(errors=[FieldError(field, "is too large in bytes", size, METADATA_MAX_BYTES)])
+
+
+def check_retention(memory: Any, place: int | None) -> None:
+    """Refuse an `expires_at` that can't be stored, and one beside `keep_days`.
+
+    Raises:
+        Invalid: A field is invalid; the error names it.
+    """
+    if isinstance(memory.expires_at, datetime):
+        check_moment(memory.expires_at, field_path(place, "expires_at"))
+        if isinstance(memory.keep_days, float | int):
+            raise Invalid(errors=[FieldError(field_path(place, "keep_days"), "can't be given beside expires_at")])
+
+
+def with_expiry(memory: MemoryIn, accepted_at: float) -> MemoryIn:
+    """Return the memory with `keep_days` replaced by the time of expiry.
+
+    Args:
+        accepted_at: Time of acceptance, in seconds since 1970.
+    """
+    if memory.keep_days is None:
+        return memory
+    expires_at = datetime.fromtimestamp(accepted_at, UTC) + timedelta(days=memory.keep_days)
+    return msgspec.structs.replace(memory, expires_at=expires_at, keep_days=None)
+
+
+def refuse_past(expires_at: datetime, now: datetime, field: str) -> None:
+    """Refuse a time of expiry that has passed.
+
+    Raises:
+        Invalid: It has passed; the error names the field and both times.
+    """
+    if expires_at <= now:
+        limit = now.isoformat(timespec="seconds")
+        raise Invalid(errors=[FieldError(field, "must be in the future", expires_at.isoformat(), limit)])
 
 
 def check_moment(moment: datetime, field: str) -> None:

@@ -52,6 +52,8 @@ Action = Literal[
     "request_extended",
     "extension_notified",
     "request_partly_answered",
+    "retention_set",
+    "retention_removed",
 ]
 
 SYSTEM: Final = "system"

@@ -16,6 +16,10 @@ PII: Final = KNOWN.index("pii")
 SENSITIVITIES: Final = (0.7, 1.0, 0.1, 0.3, 1.0, 1.0)
 """Sensitivity of each of `KNOWN`, in its order; a model's rating has no part in expiry."""
 ARCHIVED_CONVERSATIONS: Final = "archived_conversations"
+STATED: Final = "expires_at"
+"""Name, beside those of categories, of the time of expiry that the caller gave a memory."""
+OF_SUBJECT: Final = "subject_retention"
+"""Name, beside those of categories, of the periods that are set for subjects."""
 
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Region = Annotated[str, Field(pattern=r"^[A-Z]{2}$")]
@@ -91,7 +95,7 @@ class Privacy:
     @classmethod
     def _names_apart(cls, further: tuple[Category, ...]) -> tuple[Category, ...]:
         names = [each.name.lower() for each in further]
-        taken = {*KNOWN, ARCHIVED_CONVERSATIONS}
+        taken = {*KNOWN, ARCHIVED_CONVERSATIONS, STATED, OF_SUBJECT}
         for place, name in enumerate(names):
             if name in taken or name in names[:place]:
                 raise ValueError(f"the category {name!r} already exists; built-in categories have fields of their own")

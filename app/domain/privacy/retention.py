@@ -1,4 +1,4 @@
-"""Determine when memories expire: by a category that the caller set, or once the privacy risk is too high.
+"""Determine when memories expire: at a stated time, by a category that the caller set, or by their privacy risk.
 
 Expiry doesn't depend on model ratings, because a memory's text can manipulate the model.
 
@@ -15,13 +15,23 @@ import numpy.typing as npt
 
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS
-from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, HEALTH, PII, Privacy
+from app.domain.privacy import parameters
+from app.domain.privacy.parameters import HEALTH, PII, Privacy
 
 YEAR_DAYS: Final = 365.0
 ROUNDING: Final = 1e-6
 """A risk within this distance of the threshold doesn't exceed it."""
 NO_CATEGORY: Final = -1
 CONVERSATION: Final = -2
+STATED: Final = -3
+"""The caller gave the memory's own time of expiry."""
+OF_SUBJECT: Final = -4
+"""A period that was set for the memory's subject."""
+_OTHER_NAMES: Final = {
+    CONVERSATION: parameters.ARCHIVED_CONVERSATIONS,
+    STATED: parameters.STATED,
+    OF_SUBJECT: parameters.OF_SUBJECT,
+}
 
 Bits = npt.NDArray[np.int64]
 
@@ -35,12 +45,16 @@ class PersonalData:
         found: Categories of the detected personal data.
         pii: Highest confidence of a finding, 0 to 1.
         is_talk: Whether the memory is a turn of a thread and no longer active.
+        expires_at: Time of expiry stated by the caller, in seconds since 1970; infinite if none was.
+        subject_days: Shortest period that applies of those set for the subject, in days; infinite if none does.
     """
 
     given: Bits
     found: Bits
     pii: Floats
     is_talk: npt.NDArray[np.bool_]
+    expires_at: Floats
+    subject_days: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,8 @@ class Expiry:
 
     Attributes:
         at: Time of expiry, in seconds since 1970; infinite for never.
-        category: Category whose limit applies, as an index in the policy's `names`; `NO_CATEGORY`, or `CONVERSATION`.
+        category: Category whose limit applies, as an index in the policy's `names`; or `NO_CATEGORY`, `CONVERSATION`,
+            `STATED`, `OF_SUBJECT`.
         by_risk: Whether the limit applies because of the risk.
         pii: Confidence used for the risk.
         sensitivity: Sensitivity used for the risk.
@@ -87,7 +102,7 @@ def privacy_risk(privacy: Privacy, pii: Floats, sensitivity: Floats, age_days: F
 
 
 def compute_expiry(privacy: Privacy, personal: PersonalData, accepted_at: Floats) -> Expiry:
-    """Return when memories expire; categories set by the caller replace all detected ones.
+    """Return when memories expire: at the earliest of all limits. Categories set by the caller replace detected ones.
 
     Args:
         privacy: The policy's settings.
@@ -115,9 +130,20 @@ def compute_expiry(privacy: Privacy, personal: PersonalData, accepted_at: Floats
     limiting_category = np.where(np.isfinite(shortest), category, NO_CATEGORY)
     days = np.minimum(np.minimum(by_category, by_risk), by_talk)
     risky = (by_risk < by_category) & (by_risk <= by_talk)
+    limiting_category = np.where(by_talk < np.minimum(by_category, by_risk), CONVERSATION, limiting_category)
+    at = accepted_at + days * DAY_SECONDS
+    stated_limits = (
+        (STATED, personal.expires_at),
+        (OF_SUBJECT, accepted_at + personal.subject_days * DAY_SECONDS),
+    )
+    for limit, limit_at in stated_limits:
+        is_earlier = limit_at < at
+        at = np.where(is_earlier, limit_at, at)
+        limiting_category = np.where(is_earlier, limit, limiting_category)
+        risky &= ~is_earlier
     return Expiry(
-        accepted_at + days * DAY_SECONDS,
-        np.where(by_talk < np.minimum(by_category, by_risk), CONVERSATION, limiting_category),
+        at,
+        limiting_category,
         risky,
         pii,
         sensitivity,
@@ -140,14 +166,14 @@ def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Flo
 
 
 def category_name(privacy: Privacy, category: int) -> str | None:
-    """Return the name for a value of `Expiry.category`, or None for no category."""
-    if category == CONVERSATION:
-        return ARCHIVED_CONVERSATIONS
-    return None if category == NO_CATEGORY else privacy.names[category]
+    """Return the name for a value of `Expiry.category`; None for `NO_CATEGORY`."""
+    return privacy.names[category] if category >= 0 else _OTHER_NAMES.get(category)
 
 
 def category_days(privacy: Privacy, category: int) -> float | None:
-    """Return the limit in days for a value of `Expiry.category`."""
+    """Return the limit in days for a value of `Expiry.category`; None for limits that aren't the policy's."""
     if category == CONVERSATION:
         return privacy.archived_conversation_days
+    if category in (STATED, OF_SUBJECT):
+        return None
     return privacy.default_days if category == NO_CATEGORY else privacy.days[category]

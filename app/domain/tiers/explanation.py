@@ -12,7 +12,8 @@ from app.domain.durations import format_duration
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS, State
 from app.domain.ingest.memory import KINDS
-from app.domain.privacy import retention
+from app.domain.privacy import parameters, retention
+from app.domain.privacy.retention import OF_SUBJECT, STATED
 from app.domain.rounding import round_for_people
 from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds
 from app.domain.tiers.protection import Protection
@@ -33,7 +34,8 @@ class DecisionCase:
         is_marked: True if a tag or category set by the caller protects the memory permanently.
         salience: 0 to 1, from the caller, a model or the rules.
         privacy_risk: Risk of retaining the memory, 0 to 1.
-        expires_as: Category whose retention period applies; None if the memory never expires or if the period for
+        expires_as: Category whose retention period applies; `expires_at` for the memory's own time of expiry,
+            `subject_retention` for a period of its subject. None if the memory never expires or if the period for
             memories without a category applies.
         expires_after_days: The retention period, in days since acceptance; None if the memory never expires.
         expires_by_risk: True if the retention period applies only because the privacy risk is too high.
@@ -75,10 +77,12 @@ def _expiries(
 ) -> Iterator[tuple[float, str | None, float | None, bool]]:
     privacy, expiry = rules.privacy, standing.expiry
     risks = retention.privacy_risk(privacy, expiry.pii, expiry.sensitivity, ages)
-    columns = (np.isfinite(expiry.at), risks, expiry.category, expiry.by_risk)
-    for expires, risk, category, by_risk in zip(*(column.tolist() for column in columns), strict=True):
+    periods = (expiry.at - standing.accepted_at) / DAY_SECONDS
+    columns = (np.isfinite(expiry.at), risks, expiry.category, expiry.by_risk, periods)
+    for expires, risk, category, by_risk, period in zip(*(column.tolist() for column in columns), strict=True):
         if expires:
-            yield risk, retention.category_name(privacy, category), retention.category_days(privacy, category), by_risk
+            days = period if category in (STATED, OF_SUBJECT) else retention.category_days(privacy, category)
+            yield risk, retention.category_name(privacy, category), days, by_risk
         else:
             yield risk, None, None, False
 
@@ -108,6 +112,13 @@ def _format_age(days: float) -> str:
 
 def _expiry(rules: TierRules, case: DecisionCase) -> str:
     days = case.expires_after_days or 0
+    if case.expires_as == parameters.STATED:
+        return f"its stated time of expiry has passed: it was to be kept for {_format_age(days)}"
+    if case.expires_as == parameters.OF_SUBJECT:
+        return (
+            f"the retention period of its subject is {round_for_people(days, 4)} days, and this memory is "
+            f"{_format_age(case.age_days)} old"
+        )
     which = f"memories of the category {case.expires_as}" if case.expires_as else "memories without a category"
     period = f"the retention period of {which} is {days:g} days, and this memory is {_format_age(case.age_days)} old"
     if not case.expires_by_risk:

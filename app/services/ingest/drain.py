@@ -17,6 +17,7 @@ from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
 from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position
+from app.domain.ingest.memory import with_expiry
 from app.domain.turns import TurnSize
 from app.errors import Invalid, Unreadable, stored_name
 from app.services.ingest import upsert_by_external_id
@@ -209,6 +210,7 @@ def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
         raise MalformedEnvelope(reason)
     if envelope.form == "touches":
         return EnvelopeTouches(envelope.base, envelope.accepted_ms / 1000, uses.decode(envelope.body))
+    memories = [with_expiry(memory, envelope.accepted_ms / 1000) for memory in memories]
     return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories)
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from app import metrics
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.ingest.ids import first_seq, memory_uuids
-from app.domain.ingest.memory import Kind
+from app.domain.ingest.memory import CONTENT, Kind
 from app.domain.privacy.late_arrivals import is_buried
 from app.errors import Misconfigured
 from app.services.consolidation import supersession
@@ -41,7 +41,7 @@ from app.store.strength import states
 from app.store.tenants import policies
 from app.store.tiers import cold_segments, tiers
 
-_KEPT: Final = ("salience", "multiplier")
+_KEPT: Final = ("salience", "multiplier", *(field.name for field in CONTENT if field.column.is_kept))
 """Fields preserved when an update omits them."""
 
 log = structlog.get_logger(__name__)

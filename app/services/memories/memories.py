@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from msgspec import UNSET
+
 from app import queues
-from app.domain.ingest.memory import KINDS, MemoryPatch
+from app.domain.ingest.memory import KINDS, MemoryPatch, refuse_past
 from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound, require_found
 from app.services.enrichment import corrections, pii_scan, texts
@@ -29,7 +32,8 @@ from app.store.tiers import cold_segments, tiers
 
 STATE_FIELDS = frozenset({"salience", "multiplier"})
 SCORED_FIELDS = frozenset({"salience", "kind", "categories"})
-PROTECTING_FIELDS = frozenset({"kind", "tags", "categories"})
+RETENTION_FIELDS = frozenset({"expires_at", "keep_days"})
+PROTECTING_FIELDS = frozenset({"kind", "tags", "categories", "subject", "expires_at"})
 """Fields set by the caller on which the decision about the memory's tier depends."""
 
 
@@ -52,7 +56,7 @@ def list_memories(tenant_id: UUID, wanted: Filters, older_than: UUID | None, lim
 
 
 def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredMemory:
-    """Edit a memory; an archived memory becomes active again.
+    """Edit a memory; an archived memory becomes active again, unless only its time of expiry changes.
 
     If the edited memory now matches an open erasure, it is hidden, but still returned to this caller. If its words
     change, the memory and its neighbours are reindexed before this returns. Vectors computed from the old text (of the
@@ -62,8 +66,9 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
     Raises:
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the ingest queue.
+        Invalid: The time of expiry has passed.
         Conflict: The memory is under a legal hold and the edit includes fields outside `STATE_FIELDS`; or the memory is
-            in cold storage, so its row is incomplete.
+            in cold storage, so its row is incomplete, and more than its time of expiry changes.
     """
     changes = {name: value for name, value in given.items() if name not in STATE_FIELDS}
     policy = current_policy.read(tenant_id)
@@ -73,7 +78,10 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
         if changes:
             write.check_free([stored_id])
         reworded = memories.ENRICHED_FIELDS & changes.keys()
-        restored = _restore_archived(write, stored_id, is_reworded=bool(reworded))
+        restored = []
+        if given.keys() - RETENTION_FIELDS:
+            restored = _restore_archived(write, stored_id, is_reworded=bool(reworded))
+        changes = _with_expiry(tx, changes)
         former_neighbours = word_index.list_neighbours(tx, tenant_id, [stored_id]) if reworded else []
         to_embed = embeddings.remove(tx, tenant_id, [stored_id]) if reworded else set()
         write.measure([stored_id] if "text" in changes else [])
@@ -101,6 +109,21 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
     if reworded or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     return require_found(edited, "memory")
+
+
+def _with_expiry(tx: database.Transaction, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes with `keep_days` replaced by the time of expiry, counted from now.
+
+    Raises:
+        Invalid: The time of expiry has passed.
+    """
+    changes = dict(changes)
+    keep_days = changes.pop("keep_days", UNSET)
+    if keep_days is not UNSET and "expires_at" not in changes:
+        changes["expires_at"] = None if keep_days is None else database.now(tx) + timedelta(days=keep_days)
+    elif changes.get("expires_at") is not None:
+        refuse_past(changes["expires_at"], database.now(tx), "expires_at")
+    return changes
 
 
 def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool) -> list[UUID]:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import numpy as np
 
+from app.domain.privacy import parameters
 from app.domain.privacy.parameters import ARCHIVED_CONVERSATIONS, Privacy
-from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY
+from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY, OF_SUBJECT, STATED
 from app.domain.tiers.tier_decision import DELETED, TierFacts
 from app.services.strength import memory_strength
 from app.store.core import database
@@ -61,7 +62,7 @@ class _Sums:
     def add(self, privacy: Privacy, standing: TierFacts) -> None:
         expiries, exists = standing.expiry, standing.tiers != DELETED
         expires = exists & np.isfinite(expiries.at)
-        for place in (CONVERSATION, NO_CATEGORY, *range(len(privacy.names))):
+        for place in (CONVERSATION, STATED, OF_SUBJECT, NO_CATEGORY, *range(len(privacy.names))):
             expiring = expires & (expiries.category == place)
             in_category = exists & (((expiries.categories >> place) & 1) > 0) if place >= 0 else expiring
             self.counts[place] = self.counts.get(place, 0) + int(in_category.sum())
@@ -105,5 +106,7 @@ def _category_rows(privacy: Privacy) -> list[tuple[str | None, float | None, int
     return [
         *zip(privacy.names, privacy.days, range(len(privacy.names)), strict=True),
         (ARCHIVED_CONVERSATIONS, privacy.archived_conversation_days, CONVERSATION),
+        (parameters.STATED, None, STATED),
+        (parameters.OF_SUBJECT, None, OF_SUBJECT),
         (None, privacy.default_days, NO_CATEGORY),
     ]

@@ -124,14 +124,17 @@ def release_hold(
 
 
 def run_job_slice(job: Job) -> Step:
-    """Make memories that a released hold covered due for the sweep, for `STEP_SECONDS`."""
+    """Make memories that a released hold covered, or all of a subject, due for the sweep, for `STEP_SECONDS`."""
     deadline = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
     processed = 0
     while after is not None and time.monotonic() < deadline:
         with database.tenant(job.tenant_id) as tx:
-            hold = _get_or_404(tx, job.tenant_id, UUID(job.parameters["hold_id"]))
-            count, after = holds.make_due(tx, job.tenant_id, hold.meant, after, ROWS)
+            if "subject" in job.parameters:
+                meant = Scope(subject=job.parameters["subject"])
+            else:
+                meant = _get_or_404(tx, job.tenant_id, UUID(job.parameters["hold_id"])).meant
+            count, after = holds.make_due(tx, job.tenant_id, meant, after, ROWS)
         processed += count
     state: dict[str, Any] = {} if after is None else {"after": str(after)}
     return Step(processed, state, finished=after is None)

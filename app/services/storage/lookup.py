@@ -11,7 +11,7 @@ from app.clients.redis.stream import backlog
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope
 from app.domain.ingest.ids import extract_index
-from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.memory import MemoryIn, with_expiry
 from app.errors import Conflict, EbbingError, FieldError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
@@ -151,7 +151,7 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     return (
         None
         if open_erasures.may_match([memory], envelope.accepted_ms)
-        else Pending(memory_id, memory, envelope.accepted_ms)
+        else Pending(memory_id, with_expiry(memory, envelope.accepted_ms / 1000), envelope.accepted_ms)
     )
 
 

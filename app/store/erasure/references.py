@@ -67,6 +67,7 @@ FROM privacy_requests AS request WHERE request.tenant_id = %(tenant)s AND reques
   request.answer IS NOT NULL OR request.identity_note ~* %(word)s::text OR EXISTS (
     SELECT FROM exports WHERE exports.tenant_id = %(tenant)s AND exports.export_id = request.request_id
       AND exports.subject IS NULL))"""
+_PERIODS: Final = "FROM subject_retention WHERE tenant_id = %(tenant)s AND subject = %(subject)s::text"
 
 
 def count_records(
@@ -75,7 +76,13 @@ def count_records(
     """Count, by table, the rows that `clear_records` would change, with the same arguments."""
     values = _values(tenant_id, names, memory_ids)
     counts = {}
-    tables = {"jobs": _JOBS, "holds": _HOLDS, "recorded_searches": recorded_searches.NAMED, "privacy_requests": _NOTES}
+    tables = {
+        "jobs": _JOBS,
+        "holds": _HOLDS,
+        "recorded_searches": recorded_searches.NAMED,
+        "privacy_requests": _NOTES,
+        "subject_retention": _PERIODS,
+    }
     for table, rows in tables.items():
         counts[table] = int(fetch_value(tx, f"SELECT count(*) {rows}", values))
     return counts
@@ -85,7 +92,8 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
     """Redact names in finished jobs and released holds, and delete recorded searches limited to a subject or thread.
 
     Finished jobs that contain the id of an erased memory are redacted too. A hold retains its dates and the ids of
-    memories that no longer exist. Notes on identity checks that contain the subject are deleted.
+    memories that no longer exist. Notes on identity checks that contain the subject are deleted, as are the subject's
+    retention periods.
 
     Args:
         names: The completely erased subject or thread under the key `subject` or `thread`; empty if the erasure covers
@@ -97,7 +105,7 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
     """
     values = _values(tenant_id, names, memory_ids)
     recorded_searches.lock(tx, tenant_id)
-    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES, _CLEAR_NOTES)
+    statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES, _CLEAR_NOTES, f"DELETE {_PERIODS}")
     return sum(driver_connection(tx).execute(statement.encode(), values).rowcount for statement in statements)
 
 

@@ -20,6 +20,7 @@ from app.store.core.paging import Page, page_of
 
 _DECLARED: Final = [field.name for field in COLUMNS]
 _CONTENT: Final = [field.name for field in CONTENT]
+_KEPT: Final = frozenset(field.name for field in CONTENT if field.column.is_kept)
 _ENRICHED: Final = [field.name for field in CONTENT if field.column.is_enriched]
 ENRICHED_FIELDS: Final = frozenset(_ENRICHED)
 """Fields whose change affects the indexed words or the vector of the memory or of its neighbours."""
@@ -280,7 +281,13 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Upsert
 
 def _changes(fields: Iterable[str], row: str = "excluded") -> str:
     """Return an SQL condition that row `known` differs from another row in at least one of these fields."""
-    return f"({_names(fields, 'known.')}) IS DISTINCT FROM ({_names(fields, f'{row}.')})"
+    names = list(fields)
+    return f"({_names(names, 'known.')}) IS DISTINCT FROM ({', '.join(_updated(name, row) for name in names)})"
+
+
+def _updated(name: str, row: str = "excluded") -> str:
+    """Return an SQL expression for the value of a field after another row has updated row `known`."""
+    return f"coalesce({row}.{name}, known.{name})" if name in _KEPT else f"{row}.{name}"
 
 
 CONTENT_CHANGES: Final = _changes(_CONTENT, "given")
@@ -301,7 +308,7 @@ WITH given AS MATERIALIZED (
   SELECT :tenant, memory_id, seq, least(created_at, now()), {_names(_DECLARED)}
   FROM given ORDER BY memory_id
   ON CONFLICT (tenant_id, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL DO UPDATE
-  SET {", ".join(f"{name} = excluded.{name}" for name in _CONTENT)},
+  SET {", ".join(f"{name} = {_updated(name)}" for name in _CONTENT)},
     text_version = known.text_version + CAST({_changes(_ENRICHED)} AS integer), updated_at = now()
   WHERE {_changes(_CONTENT)}
   RETURNING known.memory_id, known.external_id, known.text_version

@@ -52,7 +52,10 @@ _IS_NOTICED: Final = "SELECT true FROM expiry_notices WHERE tenant_id = %(tenant
 
 
 def list_expiring_ids(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
-    """Return a page of memories that may expire, by id: archived, cold, or with findings or categories."""
+    """Return a page of memories that may expire, by id.
+
+    They are archived or cold, have findings, categories or a time of expiry, or their subject has a retention period.
+    """
     return fetch_column(tx, _PERSONAL_IDS, {"tenant": tenant_id, "after": after, "limit": limit})
 
 
@@ -63,6 +66,15 @@ SELECT memory_id FROM (
   UNION
   (SELECT memory_id FROM memories
    WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND categories <> '{}' AND deleted_at IS NULL
+   ORDER BY memory_id LIMIT %(limit)s)
+  UNION
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND expires_at IS NOT NULL AND deleted_at IS NULL
+   ORDER BY memory_id LIMIT %(limit)s)
+  UNION
+  (SELECT memory_id FROM memories
+   WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND deleted_at IS NULL AND subject IN (
+     SELECT subject FROM subject_retention WHERE tenant_id = %(tenant)s)
    ORDER BY memory_id LIMIT %(limit)s)
   UNION
   (SELECT memory_id FROM memory_state

@@ -35,7 +35,9 @@ SELECT
   string_agg(int8send(given), ''),
   string_agg(int8send(found), ''),
   string_agg(float4send(coalesce(finding.pii, 0)), ''),
-  string_agg(int2send((memory.thread IS NOT NULL AND state.tier IN ('archived', 'cold'))::int::int2), '')
+  string_agg(int2send((memory.thread IS NOT NULL AND state.tier IN ('archived', 'cold'))::int::int2), ''),
+  string_agg(timestamptz_send(coalesce(memory.expires_at, 'infinity')), ''),
+  string_agg(float8send(coalesce(stated.days, 'infinity')), '')
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 LEFT JOIN LATERAL (
   SELECT tier, restored_at FROM memory_state WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
@@ -60,6 +62,11 @@ CROSS JOIN LATERAL (
     CASE WHEN memory.categories <> '{{}}' THEN {_category_bits_sql("memory.categories")} ELSE 0 END AS given,
     CASE WHEN finding.categories <> '{{}}' THEN {_category_bits_sql("finding.categories")} ELSE 0 END AS found
 ) AS bits
+LEFT JOIN LATERAL (
+  SELECT min(keep_days) AS days FROM subject_retention
+  WHERE tenant_id = %(tenant)s AND subject = memory.subject
+    AND (category = '' OR category = ANY (SELECT lower(label) FROM unnest(memory.categories) AS label))
+) AS stated ON true
 """  # noqa: S608 - constants only
 
 
@@ -76,13 +83,17 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         "names": list(privacy.names),
     }
     row = driver_connection(tx).execute(_READ, values, binary=True).fetchone()
-    tiers, kinds, accepted, restored, held, marked, from_caller, from_findings, pii, is_talk = row or (None,) * 10
+    columns = row or (None,) * 12
+    tiers, kinds, accepted, restored, held, marked, from_caller, from_findings, pii, is_talk = columns[:10]
+    expires_at, subject_days = columns[10:]
     accepted_at = decode_moments(accepted)
     personal = PersonalData(
         decode_numbers(from_caller, ">i8").astype(np.int64),
         decode_numbers(from_findings, ">i8").astype(np.int64),
         decode_numbers(pii, ">f4"),
         decode_numbers(is_talk, ">i2") > 0,
+        decode_moments(expires_at),
+        decode_numbers(subject_days, ">f8"),
     )
     return TierFacts(
         tiers=decode_numbers(tiers, ">i2").astype(np.int8),

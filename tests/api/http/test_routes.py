@@ -133,6 +133,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/requests/{request_id}/partial"): ("privacy", {"json": {}}, 200),
     ("GET", "/v1/privacy/requests/{request_id}/letters/{letter}"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/subjects"): ("privacy", {}, 200),
+    ("PUT", "/v1/privacy/subjects/retention"): ("privacy", {"json": {"subject": "ann", "keep_days": 365}}, 200),
     ("POST", "/v1/privacy/subjects/search"): ("privacy", {"json": {"name": "ann"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),

@@ -15,7 +15,7 @@ from tests.servers import DATABASE_URL, REDIS_URL, Servers
 
 ROOT = Path(__file__).resolve().parents[3]
 DECLARATION = Path("app/domain/ingest/memory.py")
-LAST = "    role: Annotated[Role | None, Column(is_enriched=True)] = None\n"
+LAST = '    keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None\n'
 PLACE = "    place: Name | None = None\n"
 ALIASES = "    aliases: Annotated[Labels, Column(is_cold=True)] = ()\n"
 MIGRATION = f"""

@@ -68,9 +68,11 @@ def test_every_field_is_taken_as_it_is() -> None:
         "external_id": "42",
         "supersedes": "41",
         "role": "user",
+        "expires_at": "2126-03-07T12:00:00Z",
     }
     [memory] = read(given, 3)
     expected = given | {"occurred_at": NOON, "tags": ("a", "b"), "categories": ("health",), "entities": ("Paris",)}
+    expected |= {"expires_at": NOON.replace(year=2126), "keep_days": None}
     assert {name: getattr(memory, name) for name in memory.__struct_fields__} == expected
 
 

@@ -104,6 +104,7 @@ EDITS: dict[str, tuple[Any, Any]] = {
     "salience": (0.75, 0.75),
     "multiplier": (0.5, 0.5),
     "role": ("assistant", "assistant"),
+    "expires_at": ("2126-01-02T03:04:05+01:00", datetime(2126, 1, 2, 2, 4, 5, tzinfo=UTC)),
 }
 FULL = {
     "text": "words",
@@ -119,6 +120,7 @@ FULL = {
     "salience": 0.25,
     "multiplier": 2,
     "role": "user",
+    "expires_at": "2125-01-02T03:04:05Z",
 }
 
 
@@ -141,7 +143,7 @@ def test_an_edit_changes_its_field_and_no_other(
     assert edited.indexed
 
 
-@pytest.mark.parametrize("field", ["subject", "thread", "speaker", "role", "kind", "occurred_at", "salience"])
+@pytest.mark.parametrize("field", ["subject", "thread", "speaker", "role", "kind", "occurred_at", "salience", "expires_at"])
 def test_null_empties_a_field(service: Service, tenant: Tenant, field: str) -> None:
     [memory_id] = service.send(tenant.tenant_id, FULL)
     service.work()
