@@ -15,10 +15,10 @@ from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.policy.policy import Policy
 from app.domain.privacy.parameters import KNOWN, Category, Privacy
 from app.domain.privacy.retention import (
-    ROUNDING,
-    PersonalData,
     OF_SUBJECT,
+    ROUNDING,
     STATED,
+    PersonalData,
     category_days,
     category_name,
     compute_expiry,

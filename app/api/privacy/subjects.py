@@ -23,8 +23,8 @@ from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.retention import NewRetention
 from app.domain.privacy.subject_names import SubjectSearch
-from app.domain.privacy.subject_retention import NewRetention
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects

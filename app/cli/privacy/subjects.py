@@ -76,7 +76,7 @@ def retention(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a subject's retention periods, or set or remove one. Legal holds win; else the earliest period applies."""
+    """Show, set or remove a subject's retention periods; the earliest applies, unless a legal hold covers a memory."""
     if remove and days is not None:
         raise CommandFailure("give either --days or --remove", Code.USAGE)
     if days is None and not remove:
@@ -87,7 +87,9 @@ def retention(
         body = {"subject": subject, "keep_days": days} | given(category=category)
         found = call(url, "PUT", f"{PATH}/retention", json=body)
     warn_unknown(subject, found)
-    rows = [(plain(each["category"] or "all"), each["keep_days"], each["set_at"][:10]) for each in found["retention"]]
+    rows = [
+        (plain(each["category"] or "all"), f"{each['keep_days']:g}", each["set_at"][:10]) for each in found["retention"]
+    ]
     shown = {"subject": subject, "retention": found["retention"]}
     print_rows(shown, ["category", "days", "set on"], rows, right=["days"], as_json=as_json)
 

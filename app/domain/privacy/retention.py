@@ -8,14 +8,18 @@ Categories are encoded as bits in the order of the policy's `names`: bit 0 is th
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from app.domain.dynamics.ops import Floats
 from app.domain.dynamics.state import DAY_SECONDS
+from app.domain.ingest.json_input import precompile
+from app.domain.ingest.memory import LABEL_MAX_CHARACTERS, KeepDays
 from app.domain.privacy import parameters
+from app.domain.privacy.legal_hold import TEXT, StorableName
 from app.domain.privacy.parameters import HEALTH, PII, Privacy
 
 YEAR_DAYS: Final = 365.0
@@ -81,6 +85,21 @@ class Expiry:
     def __getitem__(self, rows: npt.NDArray[np.integer[Any]]) -> Expiry:
         """Return only these rows."""
         return Expiry(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@precompile
+class NewRetention(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Set or remove the retention period of a subject.
+
+    Attributes:
+        subject: The subject's name.
+        keep_days: Days from each memory's acceptance, more than 0, up to 36,500; null removes the period.
+        category: Only memories with this category, given by the caller; case is ignored. All memories if omitted.
+    """
+
+    subject: StorableName
+    keep_days: KeepDays | None
+    category: Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=TEXT)] | None = None
 
 
 def no_expiry(count: int) -> Expiry:

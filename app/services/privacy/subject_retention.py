@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.subject_retention import NewRetention
+from app.domain.privacy.retention import NewRetention
 from app.errors import require_found
 from app.services.privacy import legal_holds
 from app.services.security import audit

@@ -78,11 +78,7 @@ class Filters:
 
 
 def _names(fields: Iterable[str], row: str = "") -> str:
-    """Return the columns of these fields, separated by commas.
-
-    Args:
-        row: Prefix of each column, such as `memory.`.
-    """
+    """Return the columns of these fields, separated by commas, with a prefix such as `memory.`."""
     return ", ".join(f"{row}{name}" for name in fields)
 
 
@@ -279,10 +275,10 @@ def upsert(tx: Connection, tenant_id: UUID, rows: Sequence[NewMemory]) -> Upsert
     return UpsertResult(versions, {row.memory_id for row in written if row.is_changed}, aliases)
 
 
-def _changes(fields: Iterable[str], row: str = "excluded") -> str:
+def _changes(fields: Sequence[str], row: str = "excluded") -> str:
     """Return an SQL condition that row `known` differs from another row in at least one of these fields."""
-    names = list(fields)
-    return f"({_names(names, 'known.')}) IS DISTINCT FROM ({', '.join(_updated(name, row) for name in names)})"
+    updated = ", ".join(_updated(name, row) for name in fields)
+    return f"({_names(fields, 'known.')}) IS DISTINCT FROM ({updated})"
 
 
 def _updated(name: str, row: str = "excluded") -> str:

@@ -143,7 +143,9 @@ def test_an_edit_changes_its_field_and_no_other(
     assert edited.indexed
 
 
-@pytest.mark.parametrize("field", ["subject", "thread", "speaker", "role", "kind", "occurred_at", "salience", "expires_at"])
+@pytest.mark.parametrize(
+    "field", ["subject", "thread", "speaker", "role", "kind", "occurred_at", "salience", "expires_at"]
+)
 def test_null_empties_a_field(service: Service, tenant: Tenant, field: str) -> None:
     [memory_id] = service.send(tenant.tenant_id, FULL)
     service.work()

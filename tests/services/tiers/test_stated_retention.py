@@ -12,7 +12,7 @@ from app.domain.ingest.memory import decode_patch
 from app.domain.policy.policy import Policy
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.parameters import Privacy
-from app.domain.privacy.subject_retention import NewRetention
+from app.domain.privacy.retention import NewRetention
 from app.errors import Invalid, NotFound
 from app.services.memories import explanation, memories
 from app.services.privacy import categories, legal_holds, subject_retention
