@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
+from app.domain.privacy.audit_chain import Action, Detail
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.retention import NewRetention
 from app.errors import require_found
@@ -41,7 +42,7 @@ def set_period(tenant_id: UUID, new: NewRetention, actor: str) -> list[SubjectPe
             parameters = {"subject": new.subject, "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, legal_holds.KIND, parameters, lone=False)
         periods = subject_retention.list_periods(tx, tenant_id, new.subject)
-        action = "retention_removed" if new.keep_days is None else "retention_set"
-        details = {"keep_days": str(new.keep_days), "by_category": new.category is not None}
+        action: Action = "retention_removed" if new.keep_days is None else "retention_set"
+        details: dict[str, Detail] = {"keep_days": str(new.keep_days), "by_category": new.category is not None}
         audit.append(tx, tenant_id, action, actor, subject=new.subject, details=details)
     return periods

@@ -312,7 +312,8 @@ SELECT {", ".join(own.get(name, name) for name in _CANDIDATE)}, record,
 FROM top CROSS JOIN LATERAL (
   SELECT {", ".join(_SHOWN)}, created_at, seq, {roles.EFFECTIVE} AS role
   FROM memories
-  WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL OFFSET 0
+  WHERE tenant_id = %(tenant)s AND memories.memory_id = top.memory_id AND deleted_at IS NULL
+    AND (expires_at IS NULL OR expires_at > clock_timestamp()) OFFSET 0
 ) AS memory CROSS JOIN LATERAL (
   SELECT tier, {states.RECORD} AS record FROM memory_state
   WHERE tenant_id = %(tenant)s AND memory_state.memory_id = top.memory_id OFFSET 0

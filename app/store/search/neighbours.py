@@ -150,7 +150,7 @@ _LEGS: Final[dict[Way, str]] = {"vector": _BY_VECTOR, "entity": _BY_ENTITY, "lin
 
 
 def describe_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-    """Return the fields of these memories that a search result shows, by id and name; deleted memories are omitted."""
+    """Return the fields of these memories that a search result shows, by id; deleted and expired ones are omitted."""
     rows = tx.execute(_DESCRIBED, {"tenant": tenant_id, "ids": list(memory_ids)}).mappings()
     return {row["id"]: dict(row) for row in rows}
 
@@ -165,4 +165,5 @@ SELECT memory_id AS id, text, (
     WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
   ) AS supersedes
 FROM memories WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND deleted_at IS NULL
+  AND (expires_at IS NULL OR expires_at > clock_timestamp())
 """)  # noqa: S608 - constants only

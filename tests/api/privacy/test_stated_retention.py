@@ -104,3 +104,24 @@ def test_an_erased_subject_leaves_no_period(api: Api) -> None:
         api.put(RETENTION, json={"subject": subject, "keep_days": 365}).raise_for_status()
     erased(api, api.delete("/v1/subjects/ann?grace_days=0").raise_for_status().json()["erasure_id"])
     assert api.service.rows("SELECT subject FROM subject_retention") == [("bob",)]
+
+
+def test_searches_and_recalls_omit_a_memory_from_its_time_on(api: Api) -> None:
+    ended, open_ended = api.remember(
+        {"text": "The spare key is under the blue pot", "expires_at": FUTURE},
+        {"text": "The spare key is under the green pot"},
+    )
+    assert {each["id"] for each in found(api)} == {ended, open_ended}
+    api.service.rows("UPDATE memories SET expires_at = now() WHERE memory_id = %s", ended)
+    assert {each["id"] for each in found(api)} == {open_ended}
+    recalled = (
+        api.post("/v1/recall", json={"messages": [{"role": "user", "content": "Where is the spare key?"}]})
+        .raise_for_status()
+        .json()
+    )
+    assert "blue" not in str(recalled)
+
+
+def found(api: Api) -> list[dict[str, Any]]:
+    answer = api.post("/v1/search", json={"query": "spare key pot"}).raise_for_status().json()
+    return list(answer["results"])
