@@ -44,9 +44,22 @@ def test_what_it_finds_is_shown_with_the_parts_of_its_score(api: Api, visit: Vis
     assert f"/ops/memories/{ids[0]}" in html
     assert html.index(ids[0]) < html.index(ids[1])
     shown = said(html)
-    for word in ("words", "meaning", "strength", "importance", "Matching words: "):
+    for word in ("words", "meaning", "strength", "importance", "Matching words (rarity): "):
         assert word in shown
     assert 'class="meter"' in html
+
+
+def test_every_number_of_a_result_is_explained(api: Api, visit: Visit) -> None:
+    api.remember({"text": "Ann likes her tea green", "speaker": "Ann", "thread": "a"}, {"text": "yes", "thread": "a"})
+    html = asked(visit("read"), query="what tea does Ann like?")
+    legend = re.findall(r"<dt>(.*?)</dt>", html)
+    for number in ("score", "strength", "Why", "Matching words", "Strength values"):
+        assert number in legend
+        assert number in said(html.partition("<article")[2]), "the legend explains what the results show"
+    names = re.findall(r"<li><span>(.*?)</span>", html)
+    assert "similar words" in names
+    assert not [name for name in names if "_" in name], "parts have names for people"
+    assert "What the numbers mean" not in asked(visit("read"), query="zebra", tier_active="", tier_archived="on")
 
 
 def test_the_shares_are_all_of_the_score(api: Api) -> None:
