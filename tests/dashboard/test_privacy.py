@@ -114,7 +114,7 @@ def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
     assert "Health no limit" in text
     api.remember({"text": "My IBAN is DE89 3704 0044 0532 0130 00", "categories": ["financial"]})
     counted = said(visit().page("/privacy/categories"))
-    assert re.search(r"financial 90 days 1 ", counted)
+    assert re.search(r"Finances \(financial\) 90 days 1 ", counted)
 
 
 def test_every_request_is_listed_by_cursor(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
