@@ -56,7 +56,8 @@ class Settings(SecretFileSettings, LogInSettings):
     redis_url: SecretStr | None = None
     """Redis URL, such as `redis://:password@host:port/0`."""
     api_url: str | None = None
-    """API address for the CLI. Default: the address that `ebbing run` recorded in its home."""
+    """API address for the CLI. Default: `EBBING_PORT` on this machine if the environment sets it, otherwise the address
+    that `ebbing run` recorded in its home."""
     api_key: SecretStr | None = None
     """API key for the CLI. Default: the key in `HOME/api-key`."""
     installation: Literal["run", "compose", "kubernetes", "processes"] = "processes"

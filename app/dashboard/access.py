@@ -34,6 +34,12 @@ class LoggedOut(Exception):
     """Missing or expired session; the browser is redirected to the log-in page."""
 
 
+class FormNotAccepted(NotAllowed):
+    """A form that no page of this session sent."""
+
+    title = "The form wasn't accepted"
+
+
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """Logged-in user of a page.
@@ -180,7 +186,8 @@ def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], 
         asks_why: True if the form must contain a reason.
 
     Raises:
-        NotAllowed: The key lacks the scope, or the form wasn't submitted from a page of this session.
+        NotAllowed: The key lacks the scope.
+        FormNotAccepted: The form wasn't submitted from a page of this session.
         Invalid: The reason is missing or too long.
     """
 
@@ -189,7 +196,8 @@ def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], 
         form = await read_form(request)
         check_origin(request)
         if not sessions.is_csrf_token(viewer.session, form.get("token", "")):
-            raise NotAllowed("the form belongs to another session: reload the page")
+            what = "the form belongs to a session that has ended. Open its page again and send it from there"
+            raise FormNotAccepted(f"Nothing was changed: {what}.")
         if scope and not viewer.may(scope):
             raise NotAllowed(f"this action requires a key with the scope {scope!r}")
         if not ledger.is_clear():
@@ -232,9 +240,10 @@ def check_origin(request: Request) -> None:
     """Reject requests from other sites.
 
     Raises:
-        NotAllowed: The Origin header is missing or names another host.
+        FormNotAccepted: The Origin header is missing or names another host.
     """
     origin = header(request.scope, b"origin")
     here = header(request.scope, b"host")
     if not origin or urlsplit(origin).netloc != here:
-        raise NotAllowed("cross-site requests are not allowed")
+        what = "the form was sent from another site. Open its page in this dashboard and send it from there"
+        raise FormNotAccepted(f"Nothing was changed: {what}. A proxy in front must pass on the header Host.")

@@ -196,6 +196,29 @@ RULE_NAMES: Final[Mapping[str, str]] = {
 """Labels of the rules that decide a tier; rules not listed use their own name."""
 
 
+CATEGORY_NAMES: Final[Mapping[str | None, str]] = {
+    "expires_at": "Own time of expiry",
+    "subject_retention": "Period of the subject",
+    None: "No category",
+    "pii": "Personal data",
+    "financial": "Finances",
+    "casual": "Small talk",
+    "work": "Work",
+    "health": "Health",
+    "credentials": "Passwords and keys",
+    "archived_conversations": "Archived conversations",
+}
+"""Labels of the built-in privacy categories; a tenant's own categories use their name."""
+
+
+def category_name(category: str | None) -> str:
+    """Return the label of a privacy category, with the word that callers use where it differs."""
+    label = CATEGORY_NAMES.get(category)
+    if label is None:
+        return str(category)
+    return label if category is None or category.replace("_", " ") == label.lower() else f"{label} ({category})"
+
+
 def action_name(action: str) -> str:
     """Return the label of an audit action or a manual action."""
     return ACTION_NAMES.get(action, action.replace("_", " "))
@@ -235,6 +258,7 @@ def _templates() -> jinja2.Environment:
         "moment": format_moment,
         "of_step": format_step,
         "action_name": action_name,
+        "category_name": category_name,
         "rule_name": rule_name,
         "run_status": run_status,
         "unchanged": _leave_unchanged,

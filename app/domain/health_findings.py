@@ -5,6 +5,7 @@ Every probe returns findings. Each interface maps the severity to its own words.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -29,6 +30,8 @@ OLD_SECONDS: Final[Mapping[str, tuple[float, float]]] = {
 """Age of the oldest pending entry, by lane, above which to report attention and trouble."""
 STARTING_SECONDS: Final = 60.0
 """Time after the API's start during which workers and beat may not have sent a heartbeat yet."""
+WAIT: Final = "wait a minute, because the service is starting"
+"""Next step for a heartbeat that is missing after a start."""
 BLOCKED_SECONDS: Final = 60.0
 """Least time without any activity after which a task of a worker counts as blocked."""
 NIGHT_OVERDUE_SECONDS: Final = HOUR
@@ -70,10 +73,24 @@ class Finding:
         return self.code.replace("_", " ")
 
     @property
+    def lines(self) -> list[str]:
+        """The state with its cause, the next step and the command, those of them that exist; each is a line to print.
+
+        The finding of a probe that found no problem is one phrase.
+        """
+        if self.severity == "ok":
+            return [self.what]
+        todo = self.todo or ("run this command" if self.command else "")
+        lines = [f"{_capitalise(self.what)}."]
+        if todo:
+            lines.append(f"{_capitalise(todo)}{':' if self.command else '.'}")
+        return [*lines, self.command] if self.command else lines
+
+    @property
     def detail(self) -> str:
-        """State, cause and next step in one line, with the command if there is one."""
-        parts = [self.what, self.todo, f"`{self.command}`" if self.command else ""]
-        return ": ".join(part for part in parts if part)
+        """The same text on one line, with the command between backticks."""
+        *said, last = self.lines
+        return " ".join([*said, f"`{last}`" if self.command and self.severity != "ok" else last])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +170,15 @@ def silence_findings(
             if in_lane := [_stuck_finding(code, process) for process in stuck if process.lane == source]:
                 findings += in_lane
                 continue
-            findings.append(ok(code, f"last heartbeat {format_duration(seconds)} ago"))
+            findings.append(ok(code, f"last heartbeat {_ago(seconds)}"))
             continue
         is_dead = seconds is None or seconds > DEAD_SECONDS
         report = trouble if is_dead and not is_starting else attention
+        process = "the scheduler (beat)" if source == "beat" else f"the {source} worker"
         since = "yet" if seconds is None else f"for {format_duration(seconds)}"
-        if source == "beat":
-            what = f"no heartbeat from beat {since}: no nightly run starts"
-        else:
-            what = f"no heartbeat from the {source} worker {since}"
-        findings.append(report(code, what, "the service is starting: wait a minute" if is_starting else "restart it"))
+        effect = ", so no nightly run starts" if source == "beat" else ""
+        what = f"{process} hasn't sent a heartbeat {since}{effect}"
+        findings.append(report(code, what, WAIT if is_starting else "restart it"))
     return findings
 
 
@@ -236,10 +252,37 @@ def loss_finding(requests: int) -> Finding:
     return trouble("lost", what, "list the lost requests, and have the applications send them again")
 
 
-def dead_letter_finding(letters: int, todo: str = "replay or discard them") -> Finding:
-    """Return the finding for dead letters that need a decision."""
-    what = f"{letters:,} dead {'letter needs' if letters == 1 else 'letters need'} a decision"
-    return attention("dead_letters", what, todo, "letters")
+def dead_letter_finding(letters: int) -> Finding:
+    """Return the finding for dead letters of the viewer's tenant that need a decision."""
+    if letters == 1:
+        return attention("dead_letters", "1 dead letter needs a decision", "replay or discard it", "letters")
+    what = f"{letters:,} dead letters need a decision"
+    return attention("dead_letters", what, "list them, then replay or discard them", "letters")
+
+
+def other_dead_letters_finding(letters: Mapping[str, int], tenants: int, total: int) -> Finding:
+    """Return the finding for dead letters of tenants other than the viewer's.
+
+    Args:
+        letters: Number of dead letters by the name of the tenant, for those tenants that have the most.
+        tenants: Number of tenants with dead letters, those in `letters` included.
+        total: Number of their dead letters.
+    """
+    named = [f"{name} {count:,}" for name, count in sorted(letters.items(), key=lambda one: (-one[1], one[0]))]
+    if tenants > len(letters):
+        named.append(f"{tenants - len(letters):,} more {'tenant' if tenants - len(letters) == 1 else 'tenants'}")
+    whose = "another tenant" if tenants == 1 else f"{tenants:,} other tenants"
+    verb = "needs" if total == 1 else "need"
+    what = f"{_many(total, 'dead letter')} of {whose} {verb} a decision ({', '.join(named)})"
+    todo = "view the tenant on the dashboard, or run `ebbing dead-letters` with a key of the tenant"
+    return attention("other_dead_letters", what, todo, "tenants")
+
+
+def exposed_secret_finding(variable: str, path: str) -> Finding:
+    """Return the finding for a file of a secret that every user of the machine may read."""
+    what = f"all users of this machine can read the secret in {path} ({variable})"
+    todo, command = "let only the service's user read the file", f"chmod 400 {shlex.quote(path)}"
+    return Finding("attention", "secret_files", what, todo, command=command)
 
 
 def storage_findings(redis_used: float, disks_free: Mapping[str, float]) -> list[Finding]:
@@ -259,4 +302,12 @@ def storage_findings(redis_used: float, disks_free: Mapping[str, float]) -> list
 
 
 def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _ago(seconds: float) -> str:
+    return f"{format_duration(seconds)} ago" if round(seconds) else "just now"
+
+
+def _capitalise(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

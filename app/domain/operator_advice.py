@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
-from app.domain.health_findings import Finding
+from app.domain.health_findings import WAIT, Finding
 
 InstallationKind = Literal["run", "compose", "kubernetes", "processes"]
 
@@ -104,7 +104,7 @@ def advise(finding: Finding, installation: Installation) -> Finding:
 
     Commands in its text are rewritten for this installation.
     """
-    if finding.severity == "ok":
+    if finding.severity == "ok" or finding.todo == WAIT:
         return finding
     rewrite = partial(_COMMAND.sub, lambda match: f"`{_rewrite(match[1], installation)}`")
     finding = replace(finding, what=rewrite(finding.what), todo=rewrite(finding.todo))
@@ -113,13 +113,18 @@ def advise(finding: Finding, installation: Installation) -> Finding:
         return finding
     todo = finding.todo
     if finding.pid is not None and installation.kind in {"run", "processes"}:
-        todo, finding = "end the process: the worker replaces it at once", replace(finding, command=_kill(finding.pid))
+        todo, finding = (
+            "end the process, which the worker replaces at once",
+            replace(finding, command=_kill(finding.pid)),
+        )
     elif advice.command is _restart and installation.kind == "run":
         is_there = finding.code.removeprefix("lane_") in installation.pids
-        todo = "end the process: it is started again at once" if is_there else "its log shows why it doesn't start"
+        todo = "end the process, which is started again at once" if is_there else "read in its log why it doesn't start"
     command = finding.command or advice.command(installation, finding.code)
-    is_said = f"`{command}`" in todo
-    return replace(finding, todo=todo, command="" if is_said else command, section=finding.section or advice.section)
+    has_command = "`" in todo  # a second command after it would be read as the same step
+    return replace(
+        finding, todo=todo, command="" if has_command else command, section=finding.section or advice.section
+    )
 
 
 _COMMAND: Final = re.compile(r"`ebbing (?!run\b)([^`]+)`")
@@ -150,10 +155,10 @@ def _log_of_lane(installation: Installation, code: str) -> str:
 
 
 def _log_of_provider(installation: Installation, code: str) -> str:
-    source = {"provider_embed": "embed", "provider_rerank": "api"}
-    if code in {"provider_summarise", "provider_contradict", "provider_self_test"}:
-        return installation.read_log("maintain")
-    return installation.read_log(source.get(code, "score"))
+    if code == "provider":
+        return ""  # no process logs the checks of the connection
+    source = {"provider_embed": "embed", "provider_rerank": "api", "provider_score": "score"}
+    return installation.read_log(source.get(code, "maintain"))
 
 
 def _log_of_store(installation: Installation, code: str) -> str:
@@ -171,6 +176,7 @@ _ADVICE: Final[Mapping[str, _Advice]] = {
     "erasures": _Advice("restoring", _nothing),
     "beat": _Advice("find-a-stuck-lane", _restart),
     "dead_letters": _Advice("dead-letters", _run("dead-letters")),
+    "other_dead_letters": _Advice("dead-letters", _nothing),
     "night_failed": _Advice("night-missed", _run("jobs --type night")),
     "night_overdue": _Advice("night-missed", _run("schedule")),
     "night_cut_short": _Advice("night-missed", _run("schedule run night")),

@@ -61,7 +61,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "host_refused": "add the host to EBBING_LLM_HOSTS, or allow private addresses",
 }
 _REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
-_REMEDY_ANSWERS: Final = "set a model that follows the JSON format, and read the log of the worker"
+_REMEDY_ANSWERS: Final = "read the log of the worker, and set a model that follows the JSON format"
 _ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
 
 
@@ -132,10 +132,13 @@ def judge(
     return "failing" if is_recent and fails else "ok"
 
 
-def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
+def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = False) -> list[Finding]:
     """Return a finding for each provider that can't be reached or whose calls fail; none if all are well.
 
     Uses that fail because their provider can't be reached are covered by the finding of the connection.
+
+    Args:
+        is_starting: True if the service has just started, so that the first check is still to come.
     """
     waiting = next((one.waiting for one in found if one.waiting), 0)
     severity: Literal["attention", "trouble"] = (
@@ -145,13 +148,14 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
     unreachable = set()
     for one in found:
         if one.use == CONNECTION and one.state == "unknown":
-            minutes = f"{SILENT_SECONDS / 60:.0f} minutes"
-            what = f"the model provider at {one.address} hasn't been checked in the last {minutes}"
-            todo = (
-                "wait a minute; if the state doesn't change, check that the scheduler (`beat`) and the maintain worker "
-                "are running"
-            )
-            findings.append(Finding("attention", "provider", what, todo, "providers"))
+            if is_starting:
+                findings.append(ok("provider", f"{one.address}, not checked yet: the service has just started"))
+                continue
+            ages = [age for age in (one.success_seconds, one.failure_seconds) if age is not None]
+            last = f"was last checked {format_duration(min(ages))} ago" if ages else "hasn't been checked yet"
+            what = f"the model provider at {one.address} {last}, so its state is unknown"
+            todo = "check that the scheduler (beat) and the maintain worker run: they check it every minute"
+            findings.append(Finding("attention", "provider_unchecked", what, todo, "providers"))
         if one.use == CONNECTION and one.state == "failing":
             unreachable.add(one.address)
             verb = "rejects the API key" if one.failure == "not_authorised" else "can't be reached"
@@ -165,8 +169,8 @@ def provider_findings(found: Sequence[ProviderHealth]) -> list[Finding]:
             continue
         if one.paused_until is not None:
             until = f"{one.paused_until:%Y-%m-%d %H:%M} UTC"
-            what = f"the model provider at {one.address} requested a pause until {until} ({one.failure_name}): "
-            what += f"{one.name} are paused, except for a small call about every minute"
+            what = f"the model provider at {one.address} requested a pause until {until} ({one.failure_name}), "
+            what += f"so {one.name} are paused, except for a small call about every minute"
         else:
             calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
             ago = format_duration(one.failure_seconds or 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from sqlalchemy import Connection, text
 
@@ -45,6 +46,27 @@ SELECT CAST(coalesce(sum(active), 0) AS bigint), CAST(coalesce(sum(archived), 0)
   CAST(coalesce(sum(cold), 0) AS bigint),
   (SELECT count(*) FROM (SELECT FROM dead_letters WHERE discarded_at IS NULL LIMIT :most) AS waiting)
 FROM tenant_counts
+""")
+
+
+def dead_letters_by_tenant(tx: Connection, limit: int) -> tuple[dict[UUID, int], int]:
+    """Count the dead letters that await a decision, by tenant.
+
+    Args:
+        tx: A transaction from `database.drain()`.
+        limit: Maximum number of tenants to return: those with the most dead letters.
+
+    Returns:
+        The counts by tenant, which add up to at most `COUNTED_MOST`, and the number of all tenants with dead letters.
+    """
+    rows = tx.execute(_LETTERS_BY_TENANT, {"most": COUNTED_MOST, "limit": limit}).all()
+    return {row.tenant_id: row.letters for row in rows}, rows[0].tenants if rows else 0
+
+
+_LETTERS_BY_TENANT = text("""
+SELECT tenant_id, count(*) AS letters, count(*) OVER () AS tenants
+FROM (SELECT tenant_id FROM dead_letters WHERE discarded_at IS NULL LIMIT :most) AS waiting
+GROUP BY tenant_id ORDER BY letters DESC, tenant_id LIMIT :limit
 """)
 
 

@@ -56,6 +56,20 @@ def test_a_form_from_elsewhere_is_refused(api: Api, visit: Visit) -> None:
         assert not operator_log.list_actions(api.tenant.tenant_id), path
 
 
+def test_a_form_from_elsewhere_is_told_so_and_not_that_a_scope_is_missing(api: Api, visit: Visit) -> None:
+    visitor = visit("admin")
+    for form, headers, reason in (
+        ({}, {"origin": "https://elsewhere.example"}, "the form was sent from another site"),
+        ({"token": "0" * 64}, {}, "the form belongs to a session that has ended"),
+    ):
+        text = said(visitor.send("/tenant", form, **headers).text)
+        assert "The form wasn't accepted" in text, reason
+        assert f"Nothing was changed: {reason}" in text
+        assert "scope" not in text
+    missing = said(visit("read").get("/privacy").text)
+    assert "The API key lacks the required scope" in missing
+
+
 def test_nothing_but_forms_changes_anything() -> None:
     methods: dict[str, set[str]] = {}
     for method, path in routes():

@@ -42,13 +42,16 @@ def test_a_person_is_looked_at_without_being_named_in_an_address(api: Api, visit
     visitor = visit()
     before = api.service.rows("SELECT count(*) FROM audit")
     answer = visitor.send("/privacy/subjects", {"subject": ANN, "reason": ""})
+    assert api.service.rows("SELECT count(*) FROM audit") == before
+    assert requests.page(api.tenant.tenant_id, None, None, 10) == []
     assert answer.status_code == 200
     text = said(answer.text)
     assert f"About {ANN}" in text
     assert "An erasure would cover 3 memories . This page hasn't requested an erasure." in text
     assert "<script>alert" not in answer.text
-    assert api.service.rows("SELECT count(*) FROM audit") == before
-    assert requests.page(api.tenant.tenant_id, None, None, 10) == []
+    api.delete(f"/v1/memories/{ids[0]}")
+    after = said(visitor.send("/privacy/subjects", {"subject": ANN, "reason": ""}).text)
+    assert "An erasure would cover 2 memories . 1 more is already being deleted." in after
 
 
 def test_nobody_known_is_nothing(visit: Visit) -> None:

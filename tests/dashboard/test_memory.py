@@ -221,7 +221,7 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     assert placed.status_code == 201
     shown = said(visit("read").page(f"/memories/{memory_id}"))
     assert "Personal data detected: email" in shown
-    assert "Retention period: 365 days for the category work" in shown
+    assert "Retention period: 365 days for the category Work" in shown
     assert placed.json()["id"] in shown
     assert "heron" not in shown
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))

@@ -150,7 +150,7 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     stream.close()
     status.forget()
     words = said(visitor.page("/"))
-    assert "redis: can't be reached" in words
+    assert "Redis can't be reached" in words
     api.service.configure(redis_url=api.service.redis_url)
     stream.close()
     database.close()
@@ -159,7 +159,7 @@ def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -
     status.forget()
     try:
         words = said(visitor.page("/"))
-        assert "postgresql: can't be reached" in words
+        assert "PostgreSQL can't be reached" in words
         assert "schedule is unavailable" in words
     finally:
         database.close()
@@ -177,8 +177,8 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         stream.close()
         status.forget()
         words = said(visitor.page("/"))
-        assert "redis: Redis was emptied or replaced" in words
-        assert "run ebbing queue accept" in words
+        assert "Redis was emptied or replaced" in words
+        assert "run ebbing queue accept" in words  # the only command that the finding names
         assert 'href="/ops/runbook#redis-refused"' in visitor.page("/")
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
         [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]

@@ -109,12 +109,12 @@ def test_the_summary_and_the_categories(api: Api, visit: Visit) -> None:
         request_log.answer_request(api.tenant.tenant_id, new.request_id, "done", None, "k")
     text = said(visit().page("/privacy"))
     assert "correction GDPR 2 0 2 0 0 0 0 3 3" in text
-    assert "pii 30 days" in text
-    assert "credentials 30 days if the privacy risk exceeds 0.7" in text
-    assert "health no limit" in text
+    assert "Personal data (pii) 30 days" in text
+    assert "Passwords and keys (credentials) 30 days if the privacy risk exceeds 0.7" in text
+    assert "Health no limit" in text
     api.remember({"text": "My IBAN is DE89 3704 0044 0532 0130 00", "categories": ["financial"]})
     counted = said(visit().page("/privacy/categories"))
-    assert re.search(r"financial 90 days 1 ", counted)
+    assert re.search(r"Finances \(financial\) 90 days 1 ", counted)
 
 
 def test_every_request_is_listed_by_cursor(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:

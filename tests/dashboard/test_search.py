@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.clients.redis.connection import PROBE
+from app.clients.redis.connection import LATEST_TURN, PROBE
 from app.dashboard.pages.search import break_down_score, build_request
 from app.domain.policy.policy import Policy
 from app.services.search import search
@@ -28,13 +28,14 @@ def asked(visitor: Visitor, **form: str) -> str:
 
 
 def everything(service: Service) -> dict[str, Any]:
-    """Snapshot all rows of all tables and everything in Redis, except the key that tests whether Redis takes writes."""
+    """Snapshot all rows of all tables and everything in Redis, except two keys that expire."""
     tables = [name for (name,) in service.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     rows = {
         name: service.rows(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} AS t")  # noqa: S608 - catalogue names
         for name in tables
     }
-    held = {key: service.redis.dump(key) for key in service.redis.scan_iter() if key != PROBE.encode()}
+    passing = {PROBE.encode(), LATEST_TURN.encode()}  # the second one expires by itself after a few seconds
+    held = {key: service.redis.dump(key) for key in service.redis.scan_iter() if key not in passing}
     return rows | {str(key): value for key, value in held.items()}
 
 
@@ -44,9 +45,22 @@ def test_what_it_finds_is_shown_with_the_parts_of_its_score(api: Api, visit: Vis
     assert f"/ops/memories/{ids[0]}" in html
     assert html.index(ids[0]) < html.index(ids[1])
     shown = said(html)
-    for word in ("words", "meaning", "strength", "importance", "Matching words: "):
+    for word in ("words", "meaning", "strength", "importance", "Matching words (rarity): "):
         assert word in shown
     assert 'class="meter"' in html
+
+
+def test_every_number_of_a_result_is_explained(api: Api, visit: Visit) -> None:
+    api.remember({"text": "Ann likes her tea green", "speaker": "Ann", "thread": "a"}, {"text": "yes", "thread": "a"})
+    html = asked(visit("read"), query="what tea does Ann like?")
+    legend = re.findall(r"<dt>(.*?)</dt>", html)
+    for number in ("score", "strength", "Why", "Matching words", "Strength values"):
+        assert number in legend
+        assert number in said(html.partition("<article")[2]), "the legend explains what the results show"
+    names = re.findall(r"<li><span>(.*?)</span>", html)
+    assert "similar words" in names
+    assert not [name for name in names if "_" in name], "parts have names for people"
+    assert "What the numbers mean" not in asked(visit("read"), query="zebra", tier_active="", tier_archived="on")
 
 
 def test_the_shares_are_all_of_the_score(api: Api) -> None:

@@ -32,6 +32,7 @@ def test_an_empty_ladder_is_a_page(visit: Visit) -> None:
     html = said(visit().page("/ladder"))
     assert "No moves in the last 30 days" in html
     assert "active 0" in html
+    assert "No memory has changed its tier yet." in html
 
 
 def test_what_moved_is_shown_by_day_with_why_and_one_by_one(api: Api, visit: Visit) -> None:
@@ -57,6 +58,14 @@ def test_a_merge_is_why_and_is_led_to(api: Api, visit: Visit) -> None:
     html = visit().page("/ladder")
     assert f"merged merged by a consolidation run {len(LIKE) - 1}" in said(html)
     assert html.count(f'href="/ops/consolidation/{alike.merge_id()}"') == len(LIKE) - 1
+
+
+def test_moves_of_memories_that_are_gone_are_said_to_be_that(api: Api, visit: Visit) -> None:
+    today = datetime.now(UTC).date()
+    api.service.rows("INSERT INTO tier_moves VALUES (%s, %s, 'deleted', 'decay', 3)", api.tenant.tenant_id, today)
+    text = said(visit().page("/ladder"))
+    assert "None of the memories that still exist has changed its tier." in text
+    assert "No memory has changed its tier yet" not in text
 
 
 def test_days_before_today_have_their_own_columns_and_sums(api: Api, visit: Visit) -> None:

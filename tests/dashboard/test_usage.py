@@ -80,8 +80,8 @@ def test_the_budget_and_what_is_left(api: Api, visit: Visit, limit: int, said_so
         policies.add(tx, api.tenant.tenant_id, 2, Policy(budget=Budget(tokens=limit)))
     budget.spend_tokens(api.tenant.tenant_id, "score", "m", CALL)
     text = said(visit("maintain").page("/money"))
-    assert f"Today {said_so}" in text
-    assert f"Tokens left {max(limit - 1100, 0):,}" in text
+    assert f"Today, this tenant {said_so}" in text
+    assert f"Tokens left, this tenant {max(limit - 1100, 0):,}" in text
 
 
 def test_what_all_have_spent_is_an_admins_to_know(api: Api, visit: Visit) -> None:
@@ -97,6 +97,22 @@ def test_what_all_have_spent_is_an_admins_to_know(api: Api, visit: Visit) -> Non
         text = said(visit("maintain").page(path))
         assert "Calls 1" in text
         assert "all tenants" not in text
+
+
+def test_under_all_tenants_no_figure_is_of_one_tenant(api: Api, visit: Visit) -> None:
+    other = api.service.tenant()
+    with database.tenant(api.tenant.tenant_id) as tx:
+        policies.add(tx, api.tenant.tenant_id, 2, Policy(budget=Budget(tokens=1000)))
+    budget.spend_tokens(other.tenant_id, "score", "m", CALL)
+    budget.spend_tokens(api.tenant.tenant_id, "score", "m", CALL)
+    visitor = visit("admin")
+    every = said(visitor.page("/money?every=true"))
+    assert "Today, all tenants no budget set" in every
+    assert "Tokens used, all tenants 2,200 (no limit set) Cost, all tenants 4.80 (no limit set)" in every
+    assert every.count("this tenant") == 1, "only the link to this tenant's costs"
+    own = said(visitor.page("/money"))
+    assert "Today, this tenant limit reached" in own
+    assert "Tokens used, this tenant 1,100 of 1,000 Tokens left, this tenant 0" in own
 
 
 def test_an_admin_sees_the_tenant_that_was_chosen(api: Api, visit: Visit) -> None:

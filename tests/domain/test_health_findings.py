@@ -32,6 +32,52 @@ def test_trouble_comes_first_and_what_is_well_is_left_out() -> None:
     assert health_findings.ranked(found) == [TROUBLE, ATTENTION, ATTENTION]
 
 
+def test_the_state_the_next_step_and_the_command_are_sentences_of_their_own() -> None:
+    full = Finding("trouble", "b", "it is broken", "mend it", command="mend --now")
+    assert full.lines == ["It is broken.", "Mend it:", "mend --now"]
+    assert full.detail == "It is broken. Mend it: `mend --now`"
+    assert TROUBLE.detail == "Something is broken. Mend it."
+    assert Finding("trouble", "b", "it is broken").detail == "It is broken."
+    assert Finding("trouble", "b", "it is broken", command="look").detail == "It is broken. Run this command: `look`"
+    assert health_findings.ok("c", "version 7").detail == "version 7"
+
+
+def test_no_text_of_a_finding_has_two_colons() -> None:
+    ages = {"ingest": None, "embed": 61.0, "score": 9.0, "beat": 90.0}
+    stuck = [StuckProcess("rights", 11, "", "stopped", 90), StuckProcess("maintain", 12, "pod", "blocked", 90)]
+    found = [
+        *silence_findings(ages | {"rights": 1.0, "maintain": 1.0}, stuck),
+        *silence_findings(ages, is_starting=True),
+        *health_findings.lane_findings(dict.fromkeys(health_findings.OLD_SECONDS, 1e6)),
+        *health_findings.night_findings(1e6, {"archive": 2}, 2),
+        *health_findings.storage_findings(0.95, {"home": 0.01}),
+        health_findings.request_finding(2, -1),
+        health_findings.rewrite_finding(2),
+        health_findings.recall_finding(2),
+        health_findings.loss_finding(2),
+        health_findings.dead_letter_finding(2),
+        health_findings.other_dead_letters_finding({"acme": 2}, 1, 2),
+        health_findings.exposed_secret_finding("EBBING_MASTER_KEY_FILE", "/run/key"),
+    ]
+    kinds: tuple[InstallationKind, ...] = ("run", "compose", "kubernetes", "processes")
+    for finding in found:
+        for kind in kinds:
+            advised = advise(finding, Installation(kind, pids={"embed": 7}))
+            said = [text for text in advised.lines if text != advised.command]
+            assert all(text.count(":") <= 1 for text in said), advised.detail
+            assert not advised.detail[0].islower()
+
+
+def test_dead_letters_of_other_tenants_are_counted_by_tenant() -> None:
+    few = health_findings.other_dead_letters_finding({"beta": 2, "acme": 1200}, 2, 1202)
+    assert few.what == "1,202 dead letters of 2 other tenants need a decision (acme 1,200, beta 2)"
+    one = health_findings.other_dead_letters_finding({"beta": 1}, 1, 1)
+    assert one.what == "1 dead letter of another tenant needs a decision (beta 1)"
+    many = health_findings.other_dead_letters_finding({"beta": 2}, 4, 7)
+    assert many.what.endswith("(beta 2, 3 more tenants)")
+    assert many.severity == "attention"
+
+
 def test_every_lane_has_ages_that_matter() -> None:
     assert queues.LANES.keys() <= health_findings.OLD_SECONDS.keys()
     for lane, (attention, trouble) in health_findings.OLD_SECONDS.items():
@@ -43,7 +89,10 @@ def test_every_lane_has_ages_that_matter() -> None:
 def test_a_process_that_is_silent_is_named() -> None:
     ages = {"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0}
     never, long, well, beat = health_findings.silence_findings(ages)
-    assert (beat.what, beat.todo) == ("no heartbeat from beat for 9 s: no nightly run starts", "restart it")
+    assert (beat.what, beat.todo) == (
+        "the scheduler (beat) hasn't sent a heartbeat for 9 s, so no nightly run starts",
+        "restart it",
+    )
     assert "yet" in never.what
     [starting] = silence_findings({"embed": None}, is_starting=True)
     assert (starting.severity, never.severity) == ("attention", "trouble")
@@ -65,7 +114,7 @@ def test_a_process_that_is_stuck_is_named_in_place_of_its_lane() -> None:
     assert (stopped.code, stopped.severity, hung.severity) == ("lane_embed", "attention", "trouble")
     assert stopped.what == "process 11 of the embed worker has been stopped for 9 s by a signal or a debugger"
     assert hung.what == "process 12 of the embed worker on pod-b has hung in a task for 1 min"
-    assert silent.what == "no heartbeat from the score worker for 1 min", "the worker's own silence comes first"
+    assert silent.what == "the score worker hasn't sent a heartbeat for 1 min", "the worker's own silence comes first"
     commands: dict[InstallationKind, str] = {
         "run": "kill -KILL 12",
         "processes": "kill -KILL 12",

@@ -23,18 +23,18 @@ def test_silence_is_said_within_ten_seconds() -> None:
 
 def test_a_stopped_worker_or_beat_is_said(household: Any, look: Callable[..., Look]) -> None:
     eye = look()
-    eye.says_no_more("no worker of")  # all heartbeats have arrived
+    eye.says_no_more("hasn't sent a heartbeat")  # all heartbeats have arrived
     with held_still(household, "celery main"):
-        eye.says("no heartbeat from the ingest worker for")
+        eye.says("the ingest worker hasn't sent a heartbeat for")
         eye.picture("worker-stopped")
-    eye.says_no_more("no heartbeat from the ingest worker")
+    eye.says_no_more("the ingest worker hasn't sent a heartbeat")
     with held_still(household, "beat"):
-        eye.says("no heartbeat from beat for")
-    eye.says_no_more("no heartbeat from beat")
+        eye.says("the scheduler (beat) hasn't sent a heartbeat for")
+    eye.says_no_more("the scheduler (beat) hasn't sent a heartbeat")
 
 
 def test_a_store_that_is_away_is_said(household: Any, look: Callable[..., Look]) -> None:
-    for target, words in (("redis", "redis: can't be reached"), ("postgres", "postgresql: can't be reached")):
+    for target, words in (("redis", "Redis can't be reached"), ("postgres", "PostgreSQL can't be reached")):
         eye = look()
         with gone(household, target):
             eye.says(words)

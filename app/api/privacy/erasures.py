@@ -41,7 +41,8 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     """Request an erasure. Matching memories are hidden before the response; it can be cancelled until `erase_after`.
 
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
-    `dry_run`, the response is 200 with the number of matching memories.
+    `dry_run`, the response is 200 with the number of matching memories, and in `already_hidden` the number of further
+    ones that are already being deleted.
 
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
     `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
@@ -53,7 +54,8 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
         new, matching = requests.preview(caller.tenant_id, asked)
         clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
         held = describe_holds(caller.tenant_id, asked)
-        return responses.answer({"memories": matching.memories} | held | clocks | known)
+        counts = {"memories": matching.memories, "already_hidden": matching.hidden, "held": matching.held}
+        return responses.answer(held | counts | clocks | known)
     known = warn_unknown(caller.tenant_id, asked.scope.subject)
     new = requests.request(caller.tenant_id, asked, caller.key_id)
     return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)

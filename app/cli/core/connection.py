@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 HOME: Final = "EBBING_HOME"
+PORT: Final = "EBBING_PORT"
 API_URL: Final = "EBBING_API_URL"
 API_KEY: Final = "EBBING_API_KEY"
 DEFAULT_HOME: Final = ".ebbing"
 ENV_FILE: Final = ".env"
 
+PORT_MAX: Final = 65_535
 DEFAULT_URL = "http://127.0.0.1:8000"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -89,13 +91,15 @@ def check_dynamics() -> None:
 
 
 def find_connection(url: str | None = None, home: Path | None = None) -> ApiConnection:
-    """Return the API address and key: `url`, EBBING_API_URL, the address recorded in the home, or the default address.
+    """Return the API address and key: `url`, EBBING_API_URL, EBBING_PORT on this machine, or the recorded address.
 
-    The key in a home belongs to the local service of that home and is never sent to another machine.
+    The address is recorded in the home by `ebbing run`. A port in the `.env` file, from which it also starts, counts
+    only without a recorded address. The key in a home belongs to the local service of that home and is never sent to
+    another machine.
     """
     given = _read_client_settings()
     home = home or Path(given.get(HOME, DEFAULT_HOME))
-    found = url or given.get(API_URL) or read_note(home / "api-url") or DEFAULT_URL
+    found = url or given.get(API_URL) or _find_local_url(given, home) or DEFAULT_URL
     if urlsplit(found).scheme not in {"http", "https"} or not urlsplit(found).hostname:
         raise CommandFailure(f"{found} isn't a valid API address: expected a URL such as {DEFAULT_URL}", Code.USAGE)
     place = ApiConnection(found.rstrip("/"), given.get(API_KEY) or None)
@@ -104,12 +108,26 @@ def find_connection(url: str | None = None, home: Path | None = None) -> ApiConn
     return place
 
 
+def _find_local_url(given: Mapping[str, str], home: Path) -> str | None:
+    """Return the address of an API on this machine by EBBING_PORT or the home's note; None if neither exists.
+
+    The port 0 means any free one, which only the note tells.
+    """
+    port = given.get(PORT) or "0"
+    if not port.isdecimal() or int(port) > PORT_MAX:
+        raise CommandFailure(f"{PORT} must be a port from 0 to {PORT_MAX}, not {port!r}", Code.USAGE)
+    by_port = f"http://127.0.0.1:{int(port)}" if int(port) else None
+    if by_port and any(name.upper() == PORT for name in os.environ):
+        return by_port
+    return read_note(home / "api-url") or by_port
+
+
 def _read_client_settings() -> dict[str, str]:
     """Return the settings for calls of the API, from the environment or the `.env` file, as `app.settings` reads them.
 
     Names ignore case; the environment takes precedence. The key may be in a file.
     """
-    wanted = {HOME, API_URL, API_KEY, API_KEY + secret_files.SUFFIX}
+    wanted = {HOME, PORT, API_URL, API_KEY, API_KEY + secret_files.SUFFIX}
     found: dict[str, str] = {}
     for source in (_read_env_file(), os.environ):
         given = {name.upper(): value for name, value in source.items() if name.upper() in wanted}

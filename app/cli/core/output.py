@@ -24,7 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one li
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", help="Address of the API. Default: EBBING_API_URL, or the address that `ebbing run` recorded."
+        "--url",
+        help="Address of the API. Default: EBBING_API_URL, or EBBING_PORT on this machine, or the address that "
+        "`ebbing run` recorded.",
     ),
 ]
 

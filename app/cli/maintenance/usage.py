@@ -22,6 +22,10 @@ LIMITS: Final = {
 }
 
 
+STATES: Final = {"ok": "within the budget", "soft": "close to the limit", "hard": "limit reached, no model is called"}
+"""Wording of the budget's state."""
+
+
 @router.command(
     epilog=examples("ebbing usage", "ebbing usage --days 7", "ebbing usage --days 1 --json | jq .today.left")
 )
@@ -48,7 +52,7 @@ def usage(
         _print_days(found["usage"])
         typer.echo()
     else:
-        typer.echo(f"no model calls since {first}", err=True)
+        typer.echo("No model was called today." if days == 1 else f"No model was called in the last {days} days.")
     _print_today(found["today"])
 
 
@@ -62,19 +66,17 @@ def _print_days(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_today(today: dict[str, Any]) -> None:
-    typer.echo(
-        f"today: {_number('tokens', today['tokens'])} tokens, cost {_number('cost', today['cost'])}, "
-        f"budget {today['state']}"
-    )
+    spent = f"Today (UTC): {_number('tokens', today['tokens'])} tokens, cost {_number('cost', today['cost'])}"
     rows = [
         (label, _number(name, limit), _number(name, today["left"][name]))
         for name, label in LIMITS.items()
         if (limit := today["limits"].get(name)) is not None
     ]
     if rows:
-        print_table(["daily limit", "limit", "left"], rows, right=["limit", "left"])
+        typer.echo(f"{spent}; {STATES.get(today['state'], today['state'])}.")
+        print_table(["budget per day", "limit", "left"], rows, right=["limit", "left"])
     else:
-        typer.echo("no limit configured")
+        typer.echo(f"{spent}; no budget is set.")
 
 
 def _sum(values: list[Any]) -> Any:

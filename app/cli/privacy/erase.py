@@ -101,23 +101,32 @@ def erase(
         if dry_run or not yes or subject:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
             others = list_other_spellings(subject, would)
+            already = _name_already_hidden(would)
             if dry_run:
                 hidden = count_of(would["memories"], "memory", "memories") + explain_none(subject, would)
                 print_result(
-                    would, f"Would hide {hidden}. {_outcome(would['memories'], would)}{others}", as_json=as_json
+                    would,
+                    f"Would hide {hidden}.{already} {_outcome(would['memories'], would)}{others}",
+                    as_json=as_json,
                 )
                 return
             warn_unknown(subject, would)
             refuse_near_miss(subject, would, as_written=as_written)
             if not yes:
                 hidden = count_of(would["memories"], "memory", "memories")
-                confirm(f"Hide {hidden}? {_outcome(would['memories'], would)}{others}")
+                confirm(f"Hide {hidden}?{already} {_outcome(would['memories'], would)}{others}")
             elif others:
                 typer.echo(f"warning:{others}", err=True)
         done = api.call("POST", PATH, json=body).body
     hidden = count_of(done["hidden"], "memory", "memories")
     text = f"Request ID {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"
     print_result(done, text, as_json=as_json)
+
+
+def _name_already_hidden(would: dict[str, Any]) -> str:
+    """Return a sentence about the memories that the preview counts apart; empty if there are none."""
+    already = would.get("already_hidden") or 0  # servers of the version before don't count them
+    return f" {already:,} more {'is' if already == 1 else 'are'} already being deleted." if already else ""
 
 
 def _name_hold(hold: dict[str, Any]) -> str:

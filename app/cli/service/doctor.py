@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import fields, replace
 from http import HTTPStatus
@@ -17,7 +18,8 @@ from app.cli.core.waiting import each_waiting_for
 from app.domain.health_findings import Finding, attention, line, ok, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
+    from pathlib import Path
 
     from app.cli.core.client import Api
 
@@ -61,15 +63,22 @@ def doctor(url: Url = None, strict: Strict = False, as_json: AsJson = False) -> 
 
 
 def _print(found: Finding) -> None:
-    """Print a finding as soon as it is known. Long ones are wrapped, but not within a command to copy."""
+    """Print a finding as soon as it is known: the state, the next step and the command, each on a line of its own.
+
+    Long lines are wrapped, but not within a command to copy.
+    """
     _, mark, colour = SHOWN[found.severity]
-    text = "`".join(
-        part.replace(" ", UNBROKEN) if place % 2 else part for place, part in enumerate(plain(found.detail).split("`"))
-    )
-    first, *more = tables.fields([(f"{found.name}", text)], NAME_COLUMNS, tables.page_columns() - 2)
-    typer.echo(f"{typer.style(mark, fg=colour)} {first}".replace(UNBROKEN, " "))
-    for following in more:
-        typer.echo(f"  {following}".replace(UNBROKEN, " "))
+    head, width = found.name, tables.page_columns() - 2
+    for text in found.lines:
+        is_command = text == found.command
+        parts = plain(text).split("`")
+        kept = "`".join(
+            part.replace(" ", UNBROKEN) if place % 2 or is_command else part for place, part in enumerate(parts)
+        )
+        for wrapped in tables.fields([(head, kept)], NAME_COLUMNS, width):
+            start = typer.style(mark, fg=colour) if head else " "
+            typer.echo(f"{start} {wrapped}".replace(UNBROKEN, " "))
+            head = ""
 
 
 def _findings(url: str | None) -> Iterator[Finding]:
@@ -80,16 +89,19 @@ def _findings(url: str | None) -> Iterator[Finding]:
     yield _home()
     from app.services.monitoring import doctor
 
-    yield from doctor.examine()
+    known = set()
+    for found in doctor.examine():
+        known.add((found.code, found.what))
+        yield found
     with Api(find_connection(url)) as api:
-        yield from _service(api)
+        yield from _service(api, known)
 
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] in SUPPORTED:
         return ok("python", version)
-    return trouble("python", f"{version} is not supported", "use Python 3.11 or 3.12")
+    return trouble("python", f"Python {version} isn't supported", "use Python 3.11 or 3.12")
 
 
 def _home() -> Finding:
@@ -100,16 +112,24 @@ def _home() -> Finding:
     if not home.is_dir():
         return trouble("home", f"{home} is not a folder", "set EBBING_HOME to another path")
     if home.stat().st_mode & OTHERS_MAY_READ:
-        return attention("home", f"{home} is readable by other users", f"run `chmod 700 {home}`")
+        return _exposed(home, "700")
     if key.exists() and key.stat().st_mode & OTHERS_MAY_ANYTHING:
-        return attention("home", f"{key} is readable by other users", f"run `chmod 600 {key}`")
+        return _exposed(key, "600")
     return ok("home", f"{home}{'; `ebbing run` is running here' if read_note(home / 'api-url') else ''}")
 
 
-def _service(api: Api) -> Iterator[Finding]:
+def _exposed(path: Path, mode: str) -> Finding:
+    found = attention("home", f"other users of this machine can open {path}", "take their access away")
+    return replace(found, command=f"chmod {mode} {shlex.quote(str(path))}")
+
+
+def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
     """Report the findings of the service, and its readiness; embedded servers are visible only through it.
 
     The service judges its own state, so that this command and the dashboard show the same.
+
+    Args:
+        known: Code and state of the findings that are reported already.
     """
     from app.cli.core.client import ApiRefusal
 
@@ -118,11 +138,14 @@ def _service(api: Api) -> Iterator[Finding]:
         yield ok("api", f"{api.place.url} is ready")
     except ApiRefusal as refused:
         answer = refused.body
-        reason = "" if "dependencies" in answer else f": {refused}"
-        yield trouble("api", f"{api.place.url} isn't ready{reason}")
+        if "dependencies" in answer:
+            yield trouble("api", f"{api.place.url} isn't ready", "see the lines that follow")
+        else:
+            yield trouble("api", f"{api.place.url} isn't ready ({refused})")
     except CommandFailure as failure:
-        yield trouble("api", str(failure))
-        yield from _unasked("the service can't be asked", "see `api` above")
+        what, _, todo = str(failure).partition("): ")
+        yield trouble("api", f"{what})", todo) if todo else trouble("api", what)
+        yield from _unasked("the service can't be asked", "see api above")
         return
     dependencies = {str(one.get("name")): one for one in answer.get("dependencies", [])}
     try:
@@ -134,13 +157,15 @@ def _service(api: Api) -> Iterator[Finding]:
             yield from _unasked("the service has an earlier version", "upgrade it")
         else:
             yield trouble("api_key", str(failure))
-            yield from _unasked("the service refused to answer", "see `api key` above")
+            yield from _unasked("the service refused to answer", "see api key above")
         return
     findings = [Finding(**{name: value for name, value in one.items() if name in FIELDS}) for one in shown]
     failing = {finding.code for finding in findings if finding.severity != "ok"}
     yield from _dependencies({name: one for name, one in dependencies.items() if name.replace(" ", "_") not in failing})
     yield ok("api_key", "valid")
     for finding in findings:
+        if (finding.code, finding.what) in known:
+            continue
         code = finding.code.replace("old_", "lane_")
         if code.replace("_", " ") not in dependencies:
             yield replace(finding, code=code)
@@ -161,4 +186,4 @@ def _unasked(why: str, todo: str) -> Iterator[Finding]:
     from app.services.monitoring import doctor
 
     yield from doctor.examine_processes()
-    yield attention("provider", f"unknown, because {why}", todo)
+    yield attention("provider", f"the state of the model provider is unknown, because {why}", todo)

@@ -27,16 +27,21 @@ TIERS: Final = ("active", "archived")
 """Tiers offered in the form; cold storage isn't searched."""
 NAMES: Final[Mapping[str, str]] = {
     "words": "words",
+    "soft_words": "similar words",
     "relevance": "meaning",
-    "actor": "speaker",
+    "role": "role asked for",
+    "actor": "speaker named",
     "when": "states a time",
     "first_person": "first person",
-    "statement": "statement",
     "moment": "time match",
-    "thread": "same thread",
+    "now": "current",
+    "thread": "thread's match",
+    "neighbours": "neighbours' match",
     "spread": "linked result",
+    "strength": "strength",
+    "importance": "importance",
 }
-"""Labels of score parts; parts not listed use their own name."""
+"""Labels of score parts and factors; those not listed use their own name."""
 FIELDS: Final = (
     *("query", "subject", "thread", "limit", "mode", "kind", "tags", "as_of", "superseded"),
     *(f"tier_{tier}" for tier in TIERS),
@@ -130,7 +135,7 @@ def break_down_score(result: SearchResult) -> list[Signal]:
     height = sum(parts.values())
     for name, factor in told.get("factors", {}).items():
         gained, height = height * (factor - 1), height * factor
-        found.append(Signal(name, gained, max(gained, 0.0) / whole, factor))
+        found.append(Signal(NAMES.get(name, name), gained, max(gained, 0.0) / whole, factor))
     return sorted(found, key=lambda signal: -signal.share)
 
 

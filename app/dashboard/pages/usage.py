@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
 from app.dashboard import rendering
 from app.dashboard.access import Operating
-from app.domain.policy.budget import BudgetState, remaining
+from app.domain.policy.budget import BudgetState, DaySpending, budget_state, remaining
 from app.services.tenants import budget, usage_report
 from app.settings import settings
 
@@ -21,6 +23,10 @@ def page(viewer: Operating, request: Request, *, every: bool = False) -> Respons
     report = found.report
     # Only admins see the total of all tenants; others learn of it once the total limit blocks them too.
     state = report.state if viewer.is_admin or report.state is BudgetState.HARD else report.own_state
+    if every:
+        total_only = replace(report.standing.limits, tokens=None, cost=None)
+        standing = replace(report.standing, own=DaySpending(), limits=total_only)
+        state = budget_state(standing, settings().budget_soft_share)
     return rendering.page(
         request,
         viewer,
@@ -31,5 +37,6 @@ def page(viewer: Operating, request: Request, *, every: bool = False) -> Respons
         spent=report.standing.own,
         limits=report.standing.limits,
         left=remaining(report.standing),
+        has_models=bool(budget.list_models(settings())),
         remarks=budget.list_warnings(settings()) if viewer.is_admin else [],
     )

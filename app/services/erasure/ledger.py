@@ -32,12 +32,12 @@ def diagnose(found: ReplayStatus | None) -> str | None:
     if found is None:
         return NO_KEY_STORE
     if found.is_behind:
-        pending = f"erasures to replay: {found.waiting}, requests and holds to compare: {max(found.requests, 0)}"
-        return f"{pending}: the data is an older copy: run `ebbing privacy replay`"
+        pending = f"{found.waiting} erasures to replay, and {max(found.requests, 0)} requests and holds to compare"
+        return f"the data is an older copy, with {pending}: run `ebbing privacy replay`"
     if found.mark > found.newest or found.requests < 0:
         return (
-            f"the key store is older than the data: its ledger ends at {found.newest}, the data knows {found.mark} and "
-            f"{-found.requests} more requests and holds: restore its newest dump; where there is none, run "
+            f"the key store is older than the data (its ledger ends at {found.newest}, the data knows {found.mark} and "
+            f"{-found.requests} more requests and holds): restore its newest dump; where there is none, run "
             "`ebbing privacy replay --accept-key-store`"
         )
     return None

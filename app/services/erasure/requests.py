@@ -103,7 +103,8 @@ def find_holds(tenant_id: UUID, asked: ErasureOptions) -> tuple[int, list[HoldIn
     """Return the number of memories under legal hold in a requested erasure's scope, and the holds."""
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
-        held = requests.count(tx, tenant_id, scope).held
+        matching = requests.count(tx, tenant_id, scope)
+        held = matching.held + matching.hidden_held
         return held, requests.holds_in(tx, tenant_id, scope) if held else []
 
 

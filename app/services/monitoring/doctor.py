@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.domain.health_findings import Finding, attention, ok, trouble
+from app.domain.health_findings import Finding, attention, exposed_secret_finding, ok, trouble
 from app.errors import Misconfigured
 from app.secret_settings import list_exposed, list_files
 from app.settings import Settings, settings
@@ -67,7 +67,9 @@ def embedder_loads() -> Iterator[Finding]:
     except Misconfigured as error:
         yield trouble("embedder", str(error))
     except Exception as error:  # noqa: BLE001 - any error becomes the finding
-        yield trouble("embedder", f"can't be loaded ({type(error).__name__}: {error})", "install Ebbing again")
+        yield trouble(
+            "embedder", f"the embedder can't be loaded ({type(error).__name__}: {error})", "install Ebbing again"
+        )
     else:
         where = "offline" if model.priced_as is None else "called at the provider"
         token_limit = getattr(model, "reads_tokens", None)
@@ -135,8 +137,7 @@ def models() -> Iterator[Finding]:
 def secret_files() -> Iterator[Finding]:
     """Check that not every user of this machine may read the files that `EBBING_…_FILE` names."""
     exposed = list_exposed(Settings)
-    for variable, path in exposed:
-        yield attention("secret_files", f"{path} ({variable}) is readable by all users", f"run `chmod 400 {path}`")
+    yield from (exposed_secret_finding(variable, str(path)) for variable, path in exposed)
     if not exposed and (files := list_files(Settings)):
         yield ok("secret_files", f"{len(files)} in use, none readable by all users")
 

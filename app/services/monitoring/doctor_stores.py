@@ -55,12 +55,14 @@ def postgresql() -> Iterator[Finding]:
             server = server_info.read_versions(tx)
     except database.DatabaseError as error:
         reason = str(getattr(error, "orig", None) or type(error).__name__).strip().splitlines()[0]
-        yield trouble("postgresql", f"can't be used ({reason})", "check EBBING_DATABASE_URL, and run `ebbing migrate`")
+        yield trouble(
+            "postgresql", f"PostgreSQL can't be used ({reason})", "check EBBING_DATABASE_URL, and run `ebbing migrate`"
+        )
         return
     yield ok("postgresql", f"version {server.version}")
     if server.pgvector is None:
         todo = "install it on the server, then run `ebbing migrate`"
-        yield trouble("pgvector", "isn't installed in this database", todo)
+        yield trouble("pgvector", "the extension pgvector isn't installed in this database", todo)
     else:
         yield ok("pgvector", f"version {server.pgvector}")
     yield from (finding for finding in probes.readiness() if finding.code not in {"postgresql", "redis"})
@@ -74,15 +76,16 @@ def redis() -> Iterator[Finding]:
         client = connect()
         version = client.info("server")["redis_version"]
     except RedisError as error:
-        yield trouble("redis", f"can't be used ({error})", "check EBBING_REDIS_URL")
+        yield trouble("redis", f"Redis can't be used ({error})", "check EBBING_REDIS_URL")
         return
     yield ok("redis", f"version {version}")
     try:
         remarks = check_settings(client)
     except Misconfigured as error:
-        yield trouble("redis_settings", str(error))
+        what, _, todo = str(error).partition(": ")
+        yield trouble("redis_settings", what, todo)
         return
-    yield from (attention("redis_settings", remark) for remark in remarks)
+    yield from (attention("redis_settings", *remark.split(": ", 1)) for remark in remarks)
     if not remarks:
         yield ok("redis_settings", "noeviction, append-only file")
 

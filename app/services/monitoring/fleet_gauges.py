@@ -5,7 +5,8 @@ A task refreshes the figures about every 15 seconds, and the expensive figures o
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
+from uuid import UUID
 
 import msgspec
 
@@ -21,6 +22,9 @@ from app.store.core import database
 from app.store.jobs.schedules import RunStatistics
 from app.store.privacy.deadlines import DeadlineTotals
 
+LETTER_TENANTS_MAX: Final = 50
+"""Maximum number of tenants whose dead letters are counted separately."""
+
 
 @precompile
 class Figures(msgspec.Struct, frozen=True):
@@ -30,6 +34,8 @@ class Figures(msgspec.Struct, frozen=True):
         at_ms: Time of the refresh in milliseconds since 1970; 0 before the first one.
         memories: Number of memories by tier.
         dead_letters: Number of dead letters that need a decision; at most `app.store.fleet_gauges.COUNTED_MOST`.
+        letters_by_tenant: Number of these dead letters by tenant, for the `LETTER_TENANTS_MAX` tenants with the most.
+        tenants_with_letters: Number of tenants with such dead letters.
         unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
         provisional: Number of memories that have only a rule-based score.
         recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
@@ -48,6 +54,21 @@ class Figures(msgspec.Struct, frozen=True):
     night_success_at: float = 0.0
     nights: RunStatistics = msgspec.field(default_factory=lambda: RunStatistics(0.0, 0.0, 0.0, 0, {}))
     deadlines: DeadlineTotals = msgspec.field(default_factory=lambda: DeadlineTotals({}, None, 0, 0))
+    letters_by_tenant: dict[UUID, int] = msgspec.field(default_factory=dict)
+    tenants_with_letters: int = 0
+
+    def count_other_letters(self, tenant_id: UUID, letters: int) -> tuple[dict[UUID, int], int, int]:
+        """Return the dead letters of the other tenants: by tenant, the number of tenants, and the total.
+
+        Args:
+            letters: Number of the tenant's own dead letters now, for a tenant that isn't in `letters_by_tenant`.
+        """
+        others = {other: count for other, count in self.letters_by_tenant.items() if other != tenant_id}
+        own = self.letters_by_tenant.get(tenant_id, 0)
+        if not own and self.tenants_with_letters > len(self.letters_by_tenant):
+            own = letters
+        tenants = self.tenants_with_letters - (1 if own else 0)
+        return others, tenants, max(self.dead_letters - own, sum(others.values()))
 
 
 def refresh(*, thoroughly: bool = False) -> Figures:
@@ -64,6 +85,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         totals = fleet_gauges.whole(tx)
+        letters, tenants_with_letters = fleet_gauges.dead_letters_by_tenant(tx, LETTER_TENANTS_MAX)
         if is_minute:
             provisional = fleet_gauges.provisional(tx)
             recall_empty = fleet_gauges.empty_recalls(tx)
@@ -84,6 +106,8 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         success_at,
         nights,
         deadlines.deadline_figures(),
+        letters,
+        tenants_with_letters,
     )
     client().set(FIGURES, msgspec.json.encode(now))
     provider_status.check_connection()

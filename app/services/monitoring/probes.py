@@ -16,13 +16,22 @@ from app import heartbeats
 from app.clients.redis.connection import PROBE, RedisError, ResponseError, check_settings, connect
 from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.stream import client
-from app.domain.health_findings import STARTING_SECONDS, Finding, ok, silence_findings, storage_findings, trouble
+from app.domain.health_findings import (
+    STARTING_SECONDS,
+    Finding,
+    exposed_secret_finding,
+    ok,
+    silence_findings,
+    storage_findings,
+    trouble,
+)
 from app.errors import Misconfigured
+from app.secret_settings import list_exposed
 from app.services.erasure import ledger
 from app.services.monitoring import stuck_processes
 from app.services.security import master_keys
 from app.services.transient_errors import is_transient
-from app.settings import settings
+from app.settings import Settings, settings
 from app.store.core import database
 
 log = structlog.get_logger(__name__)
@@ -181,21 +190,25 @@ def _database() -> list[Finding]:
             revision = migrate.current_revision(tx)
         bypasses = database.bypasses_row_security()
     except database.DatabaseError as error:
-        return [trouble("postgresql", f"can't be reached: {type(error).__name__}")]
+        what = f"PostgreSQL can't be reached ({type(error).__name__})"
+        return [trouble("postgresql", what, "start it, or read in its log why it stopped")]
     findings = [ok("postgresql", "answers")]
     newest = migrate.newest_revision()
     if revision is None or (revision != newest and migrate.is_known(revision)):
-        what = f"the schema is {revision or 'empty'}, this version needs {newest}"
+        state = "is empty" if revision is None else f"has the revision {revision}"
+        what = f"the database's schema {state}, and this version needs {newest}"
         findings.append(trouble("schema", what, "run `ebbing migrate`"))
     else:  # during a rolling upgrade, the previous version must run on the newer schema
         newer = "" if revision == newest else ", from a newer version"
         problem = ledger.diagnose(ledger.standing())
         findings.append(ok("schema", f"revision {revision}{newer}"))
-        findings.append(trouble("erasures", problem) if problem else ok("erasures", "none to replay"))
+        what, _, todo = (problem or "").partition(": ")
+        findings.append(trouble("erasures", what, todo) if problem else ok("erasures", "none to replay"))
     if missing := master_keys.find_missing():
         findings.append(trouble("master_key", master_keys.describe_missing(missing), master_keys.REMEDY))
     if bypasses:
-        findings.append(trouble(ROLE, "the service's role can bypass row-level security: tenants aren't isolated"))
+        what = "the service's role can bypass row-level security, so tenants aren't isolated"
+        findings.append(trouble(ROLE, what, "connect as a role that is neither a superuser nor has BYPASSRLS"))
     return findings
 
 
@@ -206,9 +219,10 @@ def _redis() -> Finding:
         what, _, todo = str(error).partition("; ")
         return replace(trouble("redis", what, todo), section="redis-refused")
     except RedisError as error:
-        return trouble("redis", f"can't be reached: {type(error).__name__}")
+        what = f"Redis can't be reached ({type(error).__name__})"
+        return trouble("redis", what, "start it, or read in its log why it stopped")
     if refuses:
-        what = "refuses writes: its memory or its disk is full, or it is a replica"
+        what = "Redis refuses writes, because its memory or its disk is full, or because it is a replica"
         return replace(trouble("redis", what, "make room, or raise its `maxmemory`"), section="service-fails")
     return ok("redis", "answers")
 
@@ -216,6 +230,14 @@ def _redis() -> Finding:
 def processes() -> list[Finding]:
     """Report the heartbeat age of each lane's worker and of beat, and stuck processes of the workers."""
     return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting())
+
+
+def secret_files() -> list[Finding]:
+    """Report the files of secrets (`EBBING_…_FILE`) that every user of this machine may read."""
+    findings = [exposed_secret_finding(variable, str(path)) for variable, path in list_exposed(Settings)]
+    if settings().installation in {"run", "processes"}:
+        return findings
+    return [replace(finding, command="") for finding in findings]  # the file is mounted, and changed elsewhere
 
 
 def storage() -> list[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -40,10 +40,13 @@ from app.store import self_tests
 from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.ingest import dead_letters
+from app.store.tenants import tenants
 
 FRESH_SECONDS: Final = 1.0
 COUNT_SECONDS: Final = 15.0
 HISTORY_MINUTES: Final = 60
+NAMED_TENANTS: Final = 5
+"""Maximum number of tenants that a finding names."""
 _KEPT: Final = 100
 
 
@@ -135,10 +138,7 @@ def forget() -> None:
 
 def _asked(tenant_id: UUID, *, every: bool) -> Status:
     started, probe_round = time.monotonic(), probes.Round()
-    findings = [
-        replace(finding, what=f"{finding.name}: {finding.what}", todo=finding.todo or "start it")
-        for finding in probe_round.find(probes.readiness)
-    ]
+    findings = probe_round.find(probes.readiness)
     silent = probe_round.read(heartbeats.heartbeat_ages, "redis") or {}
     stuck = probe_round.read(stuck_processes.list_stuck, "redis") or []
     backlogs = partial(stats.lane_backlogs, None if every else tenant_id)
@@ -153,11 +153,17 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     findings += health_findings.lane_findings(ages)
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
     providers = probe_round.read(partial(_providers, tenant_id, every=every), "redis", "postgresql", "schema") or []
-    findings += [*provider_findings(providers), *working_providers(providers)]
+    findings += [
+        *provider_findings(providers, is_starting=probes.is_starting()),
+        *working_providers(providers),
+    ]
     for probe in (_nights if every else _own_nights, _requests, _recalls, _budget, _search_space):
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
     findings += probe_round.find(probes.storage, "redis")
     if every:
+        findings += probes.secret_files()
+        others = partial(_letters_of_others, tenant_id, letters or 0)
+        findings += probe_round.find(others, "redis", "postgresql", "schema")
         reported_codes = {finding.code for finding in findings}  # the cached figures are older than these findings
         findings += [finding for finding in probe_round.find(_of_all, "redis") if finding.code not in reported_codes]
     here = probe_round.read(installation.describe, "redis") or installation.describe_place()
@@ -227,6 +233,17 @@ def _of_all() -> Iterator[Finding]:
         yield health_findings.recall_finding(figures.recall_empty)
     if figures.deadlines.late_rewrites:
         yield health_findings.rewrite_finding(figures.deadlines.late_rewrites)
+
+
+def _letters_of_others(tenant_id: UUID, letters: int) -> list[Finding]:
+    """Report the dead letters of the other tenants, with the names of the tenants that have the most."""
+    others, tenant_count, total = fleet_gauges.read().count_other_letters(tenant_id, letters)
+    if tenant_count <= 0:
+        return []
+    with database.shared() as tx:
+        names = tenants.read_names(tx, list(others)[:NAMED_TENANTS])
+    named = {name: others[tenant] for tenant, name in names.items()}
+    return [health_findings.other_dead_letters_finding(named, tenant_count, total)]
 
 
 def _search_space(tenant_id: UUID) -> list[Finding]:

@@ -100,10 +100,19 @@ class HoldInScope(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """Number of memories in a scope; `held` of them are under a legal hold."""
+    """Number of memories in a scope.
+
+    Attributes:
+        memories: Memories that an erasure would hide now.
+        held: Those of `memories` that are under a legal hold.
+        hidden: Memories in the scope that are already hidden or deleted, and not yet removed from the stores.
+        hidden_held: Those of `hidden` that are under a legal hold.
+    """
 
     memories: int
     held: int
+    hidden: int
+    hidden_held: int
 
 
 def lock_shared(tx: Connection, tenant_id: UUID) -> None:
@@ -295,11 +304,13 @@ _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "exe
 
 
 def count(tx: Connection, tenant_id: UUID, scope: Scope) -> Matching:
-    """Count the memories in a scope, including hidden and deleted ones."""
+    """Count the memories in a scope, those that are already hidden or deleted apart."""
     statement = text(f"""
-SELECT count(*), count(*) FILTER (WHERE EXISTS (
-  SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS}))
-FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(scope)}
+SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NULL AND is_held),
+  count(*) FILTER (WHERE deleted_at IS NOT NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL AND is_held)
+FROM memories AS memory CROSS JOIN LATERAL (SELECT EXISTS (
+  SELECT FROM holds AS hold WHERE hold.tenant_id = :tenant AND {HOLDS}) AS is_held) AS found
+WHERE tenant_id = :tenant AND {scope_sql(scope)}
 """)  # noqa: S608 - constants only
     return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.conditions()).one())
 

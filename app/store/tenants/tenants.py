@@ -60,6 +60,14 @@ def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
 _GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
 
 
+def read_names(tx: Connection, tenant_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the names of those of these tenants that exist."""
+    return {row.tenant_id: row.name for row in tx.execute(_NAMES, {"ids": list(tenant_ids)})}
+
+
+_NAMES = text("SELECT tenant_id, name FROM tenants WHERE tenant_id = ANY(:ids)")
+
+
 def find_behind(tx: Connection, defaults: int) -> list[UUID]:
     """Return the ids of tenants whose policies were written under an older version of the defaults, in order."""
     return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())

@@ -123,6 +123,20 @@ def test_a_hidden_subject_is_known(api: Api) -> None:
     assert "near" not in api.post(ERASURES, json={"subject": "chen", "dry_run": True}).json()
 
 
+def test_a_preview_counts_memories_that_are_already_being_deleted_apart(api: Api) -> None:
+    ids = api.remember(*({"text": f"heron {n}", "subject": "ann"} for n in range(4)))
+    for hidden in ids[:2]:
+        assert api.delete(f"/v1/memories/{hidden}").status_code in {200, 202}
+    for held in (ids[1:2], ids[2:3]):
+        api.post("/v1/privacy/holds", json={"reason": "x", "memory_ids": held})
+    asked = {"subject": "ann", "kind": "gdpr"}
+    preview = api.post(ERASURES, json=asked | {"dry_run": True}).json()
+    visible = api.get("/v1/memories?subject=ann").json()["memories"]
+    assert (preview["memories"], preview["already_hidden"], preview["held"]) == (2, 2, 1)
+    assert len(visible) == preview["memories"]
+    assert api.post(ERASURES, json=asked).json()["hidden"] == preview["memories"], "what the preview promised"
+
+
 def test_the_answer_to_an_erasure_repeats_the_holds_of_its_preview(api: Api) -> None:
     ids = api.remember(*({"text": f"heron {n}", "subject": "ann"} for n in range(5)))
     holds = [

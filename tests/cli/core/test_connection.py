@@ -48,6 +48,26 @@ def test_the_environment_comes_before_the_home_and_the_option_before_both(
     assert find_connection("http://127.0.0.1:5555") == ApiConnection("http://127.0.0.1:5555", "ebb_mine")
 
 
+def test_the_port_of_the_environment_comes_before_the_homes_note_and_one_in_a_file_after_it(
+    folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".env").write_text("EBBING_PORT=6666\n")
+    assert find_connection().url == "http://127.0.0.1:9999", "where `ebbing run` listens is known"
+    (home / "api-url").unlink()
+    assert find_connection() == ApiConnection("http://127.0.0.1:6666", "ebb_home")
+    monkeypatch.setenv("EBBING_PORT", "8011")
+    (home / "api-url").write_text("http://127.0.0.1:9999\n")
+    assert find_connection() == ApiConnection("http://127.0.0.1:8011", "ebb_home")
+    monkeypatch.setenv("EBBING_API_URL", "http://127.0.0.1:7777")
+    assert find_connection().url == "http://127.0.0.1:7777"
+    monkeypatch.delenv("EBBING_API_URL")
+    monkeypatch.setenv("EBBING_PORT", "0")
+    assert find_connection().url == "http://127.0.0.1:9999", "0 is any free port"
+    monkeypatch.setenv("EBBING_PORT", "http")
+    with pytest.raises(CommandFailure, match="EBBING_PORT"):
+        find_connection()
+
+
 def test_a_file_of_settings_counts_below_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / ".env").write_text("ebbing_api_url=http://127.0.0.1:7777\nEBBING_API_KEY='ebb_file'\nEBBING_EMPTY\n")
     assert find_connection() == ApiConnection("http://127.0.0.1:7777", "ebb_file")

@@ -42,7 +42,7 @@ def test_days_are_a_table_with_totals_and_what_is_left(cli: Cli) -> None:
     day = ["2026-05-04", "score", "m", "models.example", "2", "12,000", "400", "100", "7", "3", "0.2500"]
     assert day in shown
     assert ["total", "4", "24,000", "800", "200", "14", "6", "0.5000"] in shown
-    assert "today: 24,200 tokens, cost 0.5000, budget ok" in done.out
+    assert "Today (UTC): 24,200 tokens, cost 0.5000; within the budget." in done.out
     assert ["tokens", "of", "the", "tenant", "50,000", "25,800"] in shown
     assert "all tenants" not in done.out
 
@@ -72,8 +72,11 @@ def test_nothing_spent_and_no_limit_are_said(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/usage"] = Reply(200, {"usage": [], "today": today})
     done = cli("usage")
     assert done.code == 0
-    assert "no model calls" in done.err
-    assert done.out.splitlines() == ["today: 0 tokens, cost 0.00, budget ok", "no limit configured"]
+    assert done.out.splitlines() == [
+        "No model was called in the last 30 days.",
+        "Today (UTC): 0 tokens, cost 0.00; no budget is set.",
+    ]
+    assert "No model was called today." in cli("usage", "--days", "1").out
 
 
 def test_days_and_tenant_are_asked_for(cli: Cli, api: Stub) -> None:

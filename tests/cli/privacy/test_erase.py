@@ -70,6 +70,13 @@ def test_a_dry_run_only_tells(cli: Cli, api: Stub) -> None:
     assert all(asked.json["dry_run"] for asked in api.asked)
 
 
+def test_memories_that_are_already_being_deleted_are_counted_apart(cli: Cli, api: Stub) -> None:
+    for already, said in ((1, " 1 more is already being deleted."), (2, " 2 more are already being deleted."), (0, "")):
+        api.replies[f"POST {PATH}"] = Reply(200, WOULD | {"already_hidden": already})
+        assert f"Would hide 3 memories.{said} 2 will be erased" in cli("erase", "ann", "--dry-run").out
+        assert f"Hide 3 memories?{said} 2 will be erased" in cli("erase", "ann", given="n\n").err
+
+
 def test_what_is_to_be_erased_must_be_said(cli: Cli, api: Stub) -> None:
     done = cli("erase", "--yes")
     assert (done.code, api.asked) == (2, [])

@@ -17,16 +17,18 @@ import pytest
 import redis
 
 from app.clients.redis import stream
-from app.domain.health_findings import Finding, attention, dead_letter_finding, ok, trouble
+from app.domain.health_findings import Finding, attention, dead_letter_finding, exposed_secret_finding, ok, trouble
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub, problem
 
 READY = {"status": "ready", "dependencies": [{"name": "redis", "well": True, "detail": "answers"}]}
-SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "can't be reached"}]}
+SICK = {"status": "not ready", "dependencies": [{"name": "redis", "well": False, "detail": "Redis can't be reached."}]}
 LATE = attention("old_embed", "the oldest entry in the embed queue has waited 5 min", "read its log")
-DEAD = Finding("trouble", "lane_embed", "no heartbeat from the embed worker for 1 min", "restart it", command="kill 1")
+DEAD = Finding(
+    "trouble", "lane_embed", "the embed worker hasn't sent a heartbeat for 1 min", "restart it", command="kill  1 # `"
+)
 LETTERS = dead_letter_finding(2)
 WELL = [*(ok(f"lane_{lane}", "last heartbeat 1 s ago") for lane in LANES), ok("beat", "last heartbeat 1 s ago")]
 
@@ -80,16 +82,18 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
     home.mkdir()
     home.chmod(0o755)
     api.replies["GET /readyz"] = Reply(503, SICK)
-    away = trouble("redis", "redis: can't be reached", "start it")
+    away = trouble("redis", "Redis can't be reached", "start it")
     api.replies["GET /v1/status"] = status(DEAD, away, LATE, LETTERS, ok("lane_ingest", "last heartbeat 1 s ago"))
     done = cli("doctor", COLUMNS="300")
     assert done.code == 1
     for line in (
         "✗ api ",
-        "✗ api: redis          redis: can't be reached: start it\n",
-        "✗ lane embed          no heartbeat from the embed worker for 1 min: restart it: `kill 1`\n",
-        "! lane embed          the oldest entry in the embed queue has waited 5 min: read its log\n",
-        "! dead letters        2 dead letters need a decision",
+        "✗ api: redis          Redis can't be reached.\n                      Start it.\n",
+        "✗ lane embed          The embed worker hasn't sent a heartbeat for 1 min.\n",
+        "                      Restart it:\n                      kill  1 # `\n",
+        "! lane embed          The oldest entry in the embed queue has waited 5 min.\n",
+        "                      Read its log.\n",
+        "! dead letters        2 dead letters need a decision.\n",
         "! home",
         "✓ lane ingest",
     ):
@@ -132,7 +136,21 @@ def test_the_settings_of_the_shell_say_nothing_of_a_service_that_cannot_be_asked
 def test_an_earlier_api_is_said_to_be_one(cli: Cli, api: Stub) -> None:
     api.replies["GET /readyz"] = Reply(200, READY)
     done = cli("doctor", COLUMNS="300")
-    assert "! provider            unknown, because the service has an earlier version: upgrade it" in done.out
+    assert "! provider            The state of the model provider is unknown, because the service has an e" in done.out
+    assert "Upgrade it." in done.out
+
+
+def test_a_secret_that_the_shell_and_the_service_read_is_reported_once(cli: Cli, api: Stub, folder: Path) -> None:
+    secret = folder / "key"
+    secret.write_text("k")
+    secret.chmod(0o644)
+    both = exposed_secret_finding("EBBING_OPENAI_API_KEY_FILE", str(secret))
+    other = exposed_secret_finding("EBBING_MASTER_KEY_FILE", "/run/master")
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/status"] = status(both, other)
+    done = cli("doctor", COLUMNS="300", EBBING_OPENAI_API_KEY_FILE=str(secret))
+    assert done.out.count(f"chmod 400 {secret}") == 1
+    assert "chmod 400 /run/master" in done.out
 
 
 def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:

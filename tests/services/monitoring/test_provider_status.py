@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,10 @@ from app.clients.llm import provider_health
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
 from app.clients.redis.connection import PROVIDERS
+from app.domain.operator_advice import Installation, advise
 from app.domain.provider_health import ProviderHealth
 from app.services.enrichment import score_by_model
-from app.services.monitoring import fleet_gauges, provider_status, stats, status
+from app.services.monitoring import fleet_gauges, probes, provider_status, stats, status
 from app.settings import settings
 from tests.provider.server import FakeProvider, provider
 from tests.service import Service, Tenant
@@ -62,7 +64,7 @@ def test_without_a_provider_there_is_nothing_to_report(service: Service) -> None
 
 
 def test_a_provider_is_unknown_until_its_first_check(fake: FakeProvider, tenant: Tenant) -> None:
-    assert codes(tenant) == codes(tenant, every=True) == ["provider"]
+    assert codes(tenant) == codes(tenant, every=True) == ["provider_unchecked"]
     assert uses(tenant)["connection"].state == "unknown"
     fleet_gauges.refresh()
     assert codes(tenant) == codes(tenant, every=True) == []
@@ -114,7 +116,24 @@ def test_another_address_in_the_settings_is_not_known_to_answer(
     fleet_gauges.refresh()
     assert codes(tenant) == []
     service.configure(openai_base_url="http://127.0.0.1:9/v1")
-    assert codes(tenant) == ["provider"]
+    assert codes(tenant) == ["provider_unchecked"]
+
+
+def test_a_provider_that_is_not_checked_yet_after_a_start_is_no_warning(
+    fake: FakeProvider, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes.note_start()
+    try:
+        assert codes(tenant) == []
+        [said] = [one.what for one in status.now(tenant.tenant_id).passed if one.code == "provider"]
+        assert said.endswith("not checked yet: the service has just started")
+        monkeypatch.setattr(probes, "STARTING_SECONDS", 0.0)
+        assert codes(tenant) == ["provider_unchecked"]
+        [found] = status.now(tenant.tenant_id).findings
+        service_run = advise(replace(found, command=""), Installation("run", "/srv"))
+        assert service_run.command == "tail -n 50 /srv/logs/worker-maintain.log", "the worker that checks, not another"
+    finally:
+        probes.note_end()
 
 
 @pytest.mark.parametrize(

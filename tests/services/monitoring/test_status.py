@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -79,6 +81,54 @@ def test_dead_letters_and_their_end(service: Service, tenant: Tenant) -> None:
     assert now(tenant).letters == 1
     service.rows("UPDATE dead_letters SET discarded_at = now(), discard_reason = 'x'")
     assert codes(tenant) == set()
+
+
+def test_dead_letters_of_other_tenants_are_shown_to_those_who_see_all_tenants(service: Service, tenant: Tenant) -> None:
+    others = [service.tenant() for _ in range(2)]
+    for other in (tenant, *others, others[0]):
+        service.post(other.tenant_id, b"no JSON")
+    service.work()
+    fleet_gauges.refresh()
+    assert codes(tenant) == {"dead_letters"}
+    [own, elsewhere] = now(tenant, every=True).findings
+    assert (own.code, own.what) == ("dead_letters", "1 dead letter needs a decision")
+    named = dict(service.rows("SELECT tenant_id, name FROM tenants"))
+    first, second = (named[other.tenant_id] for other in others)
+    assert elsewhere.what == f"3 dead letters of 2 other tenants need a decision ({first} 2, {second} 1)"
+    assert elsewhere.page == "tenants"
+    service.rows(
+        "UPDATE dead_letters SET discarded_at = now(), discard_reason = 'x' WHERE tenant_id <> %s", tenant.tenant_id
+    )
+    fleet_gauges.refresh()
+    assert codes(tenant, every=True) == {"dead_letters"}
+
+
+def test_the_own_letters_are_not_counted_among_those_of_others() -> None:
+    own, other = uuid4(), uuid4()
+    listed = fleet_gauges.Figures(dead_letters=5, letters_by_tenant={own: 2, other: 3}, tenants_with_letters=2)
+    assert listed.count_other_letters(own, 2) == ({other: 3}, 1, 3)
+    assert listed.count_other_letters(uuid4(), 7) == ({own: 2, other: 3}, 2, 5), "new letters aren't in the figures yet"
+    cut = fleet_gauges.Figures(dead_letters=9, letters_by_tenant={other: 3}, tenants_with_letters=4)
+    assert cut.count_other_letters(own, 2) == ({other: 3}, 3, 7)
+
+
+def test_a_secret_that_everybody_may_read_is_reported_by_the_service(
+    service: Service, tenant: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "key"
+    secret.write_text("k" * 32)
+    secret.chmod(0o644)
+    monkeypatch.setenv("EBBING_METRICS_TOKEN_FILE", str(secret))
+    assert codes(tenant) == set(), "the path is for those who see the whole service"
+    [found] = now(tenant, every=True).findings
+    assert str(secret) in found.what
+    assert "EBBING_METRICS_TOKEN_FILE" in found.what
+    assert found.command == f"chmod 400 {secret}"
+    service.configure(installation="kubernetes")
+    [mounted] = now(tenant, every=True).findings
+    assert mounted.command == "", "the mounted file can't be changed from inside"
+    secret.chmod(0o400)
+    assert codes(tenant, every=True) == set()
 
 
 def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: Tenant) -> None:
