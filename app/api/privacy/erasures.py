@@ -43,6 +43,10 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories.
 
+    `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the erasure then has its id,
+    law, time of receipt, case details and deadline. 409 if the request is answered or has its erasure. Without it, the
+    request is recorded now; the legal deadline counts from `received_at`, the grace period always from now.
+
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
     `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
     with the same name in another spelling, which the erasure doesn't cover.
@@ -51,7 +55,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     if given.dry_run:
         known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching = requests.preview(caller.tenant_id, asked)
-        clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
+        clocks = {"received_at": new.arrived_at, "due_at": new.due_at, "erase_after": new.erase_after}
         held = describe_holds(caller.tenant_id, asked)
         return responses.answer({"memories": matching.memories} | held | clocks | known)
     known = warn_unknown(caller.tenant_id, asked.scope.subject)
@@ -128,6 +132,7 @@ def render_erasure(each: Erasure) -> dict[str, Any]:
         "thread": by.pop("thread", None),
         "filter": by or None,
         **responses.pick(each, "reason", "hidden", "requested_at", "requested_by", "due_at", "erase_after"),
+        "received_at": each.arrived_at or each.requested_at,
         **responses.pick(each, "started_at", "finished_at", "verified_at", "cancelled_at"),
         **responses.pick(each, "controller", "case_reference", "legal_basis"),
         **responses.pick(each, "plan", "executed", "report"),

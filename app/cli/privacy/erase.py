@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,6 +12,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
+from app.cli.core.time_option import time_option
 from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
 
@@ -26,6 +28,21 @@ CaseReference = Annotated[
     typer.Option("--case", help="Reference of the case or letter, for the report; must not contain personal data."),
 ]
 
+Received = Annotated[
+    str | None,
+    time_option(
+        "--received", "Time at which the request was received, from which legal deadlines count. Default: now."
+    ),
+]
+RecordedRequest = Annotated[
+    str | None,
+    typer.Option(
+        "--request",
+        help="ID of a request in the log (`ebbing privacy record`), which is carried out with its law and deadline.",
+        metavar="ID",
+    ),
+]
+
 
 @router.command(
     cls=with_renamed_options({"--kind": "--law"}),
@@ -33,6 +50,8 @@ CaseReference = Annotated[
         "ebbing erase orla --dry-run",
         "ebbing erase orla --law gdpr",
         "ebbing erase orla --law gdpr --legal-basis b --case DSR-17 --controller 'Example Ltd, Dublin'",
+        "ebbing erase orla --law gdpr --received 2026-11-16",
+        "ebbing erase orla --request ID",
         "ebbing erase --thread chat-17 --grace-days 0 --yes",
         "ebbing erase --id ID --id ID",
         "ebbing erase orla --category health --before 2026-01-01",
@@ -52,9 +71,15 @@ def erase(
     after: After = None,
     before: Before = None,
     law: Annotated[
-        str,
-        typer.Option("--law", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
-    ] = "user",
+        str | None,
+        typer.Option(
+            "--law",
+            help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion. Default: the law of "
+            "--request, otherwise `user`.",
+        ),
+    ] = None,
+    received_at: Received = None,
+    recorded_request: RecordedRequest = None,
     grace_days: Annotated[
         int | None,
         typer.Option(
@@ -96,6 +121,7 @@ def erase(
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
     body |= given(kind=law, grace_days=grace_days, reason=reason)
+    body |= given(received_at=received_at, request_id=recorded_request)
     body |= given(controller=controller, case_reference=case_reference, legal_basis=legal_basis)
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
@@ -120,6 +146,11 @@ def erase(
     print_result(done, text, as_json=as_json)
 
 
+def is_past(moment: str) -> bool:
+    """Return True for a time in ISO format that isn't more than a minute ahead."""
+    return datetime.fromisoformat(moment) < datetime.now(UTC) + timedelta(minutes=1)
+
+
 def _name_hold(hold: dict[str, Any]) -> str:
     ground = hold.get("ground")
     return plain(hold["hold_id"]) + (f" ({plain(ground).replace('_', ' ')})" if ground else "")
@@ -129,7 +160,9 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
     """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
     held, after = found.get("held") or 0, format_minute(found["erase_after"])
     lines = []
-    if hidden > held:
+    if hidden > held and is_past(found["erase_after"]):
+        lines.append(f"{hidden - held:,} will be erased permanently at once, which can't be cancelled")
+    elif hidden > held:
         lines.append(f"{hidden - held:,} will be erased permanently after {after}")
     elif not held:
         lines.append(f"Data that arrives until {after} will be erased too")

@@ -126,6 +126,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/requests"): ("privacy", {"json": {"nature": "correction"}}, 201),
     ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/requests/summary"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/requests/{request_id}"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/confirm"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/identity"): ("privacy", {"json": {"method": "account"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/extend"): ("privacy", {"json": {"reason": "many requests"}}, 200),
