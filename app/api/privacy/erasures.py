@@ -14,8 +14,8 @@ from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import describe_names, warn_unknown
 from app.domain.privacy.documents.report_page import render_report
-from app.domain.privacy.erasure import NewErasure
-from app.services.erasure import requests
+from app.domain.privacy.erasure import MentionReview, NewErasure
+from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import document_texts
@@ -98,6 +98,31 @@ def report(caller: Guardian, erasure_id: ErasureId, as_form: Form = "json") -> R
     if as_form == "json":
         return responses.answer(found)
     return Response(render_report(found, document_texts.read()), media_type="text/html", headers=INERT)
+
+
+@router.get("/{erasure_id}/mentions", summary="List texts that may mention an erased person")
+def list_mentions(caller: Guardian, erasure_id: ErasureId) -> Response:
+    """Return the texts of operators that contain a part of the erased person's name, as they are now, for review.
+
+    Texts that contain the whole name were redacted by the erasure. `table` and `column` say where a text is stored;
+    `text` is null once it was redacted or deleted. `more` counts further texts, which aren't listed. 409 until the
+    erasure has a report.
+    """
+    found = mentions.list_mentions(caller.tenant_id, erasure_id)
+    more = (requests.get(caller.tenant_id, erasure_id).report or {}).get("mentions") or {"more": 0}
+    return responses.answer({"mentions": [each._asdict() for each in found], "more": more["more"]})
+
+
+@router.post("/{erasure_id}/mentions", summary="Decide on texts that may mention an erased person")
+def review_mentions(
+    caller: Guardian, erasure_id: ErasureId, given: Annotated[MentionReview, Depends(json_body(MentionReview))]
+) -> Response:
+    """Redact the texts that mean the person and keep the others, by their numbers; the report states the decisions.
+
+    A redaction replaces the whole text by a fixed sentence and can't be undone.
+    """
+    found = mentions.review(caller.tenant_id, erasure_id, given, caller.key_id)
+    return responses.answer({"mentions": [each._asdict() for each in found]})
 
 
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")

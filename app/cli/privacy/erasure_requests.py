@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.calls import fetch_list
+from app.cli.core.calls import fetch_list, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import (
@@ -15,6 +15,7 @@ from app.cli.core.output import (
     Url,
     Yes,
     confirm,
+    count_of,
     examples,
     plain,
     print_json,
@@ -126,7 +127,9 @@ def report(
 def _print_report(found: dict[str, Any]) -> None:
     if counts := found.get("counts"):  # absent from servers of the version before
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
-        typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}, {counts['left']:,} remaining")
+        typer.echo(
+            f"{count_memories(counts['in_scope'])} in scope: {outcome}, {counts['left']:,} left for another reason"
+        )
     dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
     for name, moment in dates.items():
         typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
@@ -142,6 +145,9 @@ def _print_report(found: dict[str, Any]) -> None:
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
         typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+    if listed := (found.get("mentions") or {}).get("texts"):
+        text = f"{count_of(len(listed), 'text', 'texts')} of operators may mention the subject by a part of the name"
+        typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
     passes = found.get("passes", ())
     if len(passes) > 1:
         rows = [
@@ -159,6 +165,44 @@ def _print_report(found: dict[str, Any]) -> None:
     typer.echo(
         f"backups: the last backup with this data expires {format_minute(found['backups']['newest_affected_expires'])}"
     )
+
+
+@router.command(
+    epilog=examples("ebbing privacy mentions ID", "ebbing privacy mentions ID --redact 1 --redact 3 --keep 2")
+)
+def mentions(
+    request_id: Id,
+    *,
+    redact: Annotated[
+        list[int] | None,
+        typer.Option("--redact", help="Replace this text by a fixed sentence: it means the person. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        list[int] | None, typer.Option("--keep", help="Record that this text means somebody else. Repeatable.")
+    ] = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List texts of operators with a part of an erased person's name, and decide whether they mean the person."""
+    from app.cli.core.client import Api
+
+    path = f"{erasure_path(request_id)}/mentions"
+    with Api(find_connection(url)) as api:
+        if redact and not yes:
+            confirm(f"Replace {count_of(len(redact), 'text', 'texts')} by a fixed sentence? This can't be undone.")
+        if redact or keep:
+            found = api.call("POST", path, json={"redact": redact or [], "keep": keep or []}).body
+        else:
+            found = api.call("GET", path).body
+    rows = [
+        (each["number"], f"{each['table']}.{each['column']}", each["decision"] or "", each["text"] or "(removed)")
+        for each in found["mentions"]
+    ]
+    print_rows(found, ["number", "record", "decision", "text"], rows, right=["number"], as_json=as_json)
+    if found.get("more") and not as_json:
+        more = count_of(found["more"], "further text", "further texts")
+        typer.echo(f"not listed: {more}, with a part of the name that is a frequent word, or above the list's limit")
 
 
 def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:

@@ -52,6 +52,7 @@ Action = Literal[
     "request_extended",
     "extension_notified",
     "request_partly_answered",
+    "texts_reviewed",
 ]
 
 SYSTEM: Final = "system"

@@ -73,6 +73,18 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     request_id: UUID | None = None
 
 
+class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Decisions on texts that contain a part of an erased person's name, by their numbers in the list.
+
+    Attributes:
+        redact: Texts that mean the person: each is replaced by a fixed sentence.
+        keep: Texts that mean somebody else: they remain.
+    """
+
+    redact: tuple[int, ...] = ()
+    keep: tuple[int, ...] = ()
+
+
 def check_case_details(given: NewErasure) -> None:
     """Check the texts that the report retains; the law of a request in the log is checked when it is read.
 

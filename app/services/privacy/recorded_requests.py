@@ -115,8 +115,17 @@ def _new_entry(tx: database.Transaction, given: RequestOptions) -> PrivacyReques
     law = given.law or "user"
     received_at = past_moment(tx, given.received_at, "received_at")
     deadlines = legal_deadlines(law, received_at)
-    fields = (given.nature or "access", law, "api", received_at, deadlines.confirm_by, deadlines.due_at)
-    return PrivacyRequest(uuid4(), *fields, controller=given.controller, case_reference=given.case_reference)
+    return PrivacyRequest(
+        uuid4(),
+        given.nature or "access",
+        law,
+        "api",
+        received_at,
+        deadlines.confirm_by,
+        deadlines.due_at,
+        controller=given.controller,
+        case_reference=given.case_reference,
+    )
 
 
 def _find_faults(request: PrivacyRequest, given: RequestOptions) -> list[FieldError]:

@@ -115,6 +115,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/erasures/{erasure_id}"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/erasures/{erasure_id}/cancel"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/erasures/{erasure_id}/report"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/erasures/{erasure_id}/mentions"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/erasures/{erasure_id}/mentions"): ("privacy", {"json": {"keep": []}}, 200),
     ("GET", "/v1/subjects/{subject}"): ("privacy", {}, 200),
     ("POST", "/v1/subjects/{subject}"): ("privacy", {}, 202),
     ("DELETE", "/v1/subjects/{subject}"): ("privacy", {}, 202),

@@ -67,8 +67,28 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
     listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
     indexes = texts.text("report.systems.indexes", done=DONE)
     return "".join(
-        [*map(html.paragraph, notes), table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)]
+        [
+            *map(html.paragraph, notes),
+            *(table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)),
+            _mentions(report, texts),
+        ]
     )
+
+
+def _mentions(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the records of texts that may mean the person, with the decisions about them."""
+    found = report.get("mentions") or {"texts": (), "more": 0}
+    lines = []
+    for number, each in enumerate(found["texts"], start=1):
+        key, at = f"report.systems.{each.get('decision') or 'undecided'}", texts.day(each.get("at"))
+        values = {"number": number, "record": texts.text(f"records.{each['table']}_{each['column']}")}
+        values |= {"key": each["key"], "decision": texts.text(key, at=at)}
+        name = "mention_ground" if each["table"] == "anonymised" else "mention"
+        lines.append(texts.text(f"report.systems.{name}", **values))
+    content = html.paragraph(texts.text("report.systems.mentions")) + html.items(lines) if lines else ""
+    if found["more"]:
+        content += html.paragraph(texts.count("report.systems.mentions_more", found["more"]))
+    return content
 
 
 def _figure(row: Mapping[str, Any], name: str) -> int:
