@@ -55,7 +55,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     if given.dry_run:
         known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching = requests.preview(caller.tenant_id, asked)
-        clocks = {"received_at": new.arrived_at, "due_at": new.due_at, "erase_after": new.erase_after}
+        clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
         held = describe_holds(caller.tenant_id, asked)
         return responses.answer({"memories": matching.memories} | held | clocks | known)
     known = warn_unknown(caller.tenant_id, asked.scope.subject)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -146,11 +145,6 @@ def erase(
     print_result(done, text, as_json=as_json)
 
 
-def is_past(moment: str) -> bool:
-    """Return True for a time in ISO format that isn't more than a minute ahead."""
-    return datetime.fromisoformat(moment) < datetime.now(UTC) + timedelta(minutes=1)
-
-
 def _name_hold(hold: dict[str, Any]) -> str:
     ground = hold.get("ground")
     return plain(hold["hold_id"]) + (f" ({plain(ground).replace('_', ' ')})" if ground else "")
@@ -160,7 +154,7 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
     """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
     held, after = found.get("held") or 0, format_minute(found["erase_after"])
     lines = []
-    if hidden > held and is_past(found["erase_after"]):
+    if hidden > held and found["erase_after"] == found.get("requested_at"):
         lines.append(f"{hidden - held:,} will be erased permanently at once, which can't be cancelled")
     elif hidden > held:
         lines.append(f"{hidden - held:,} will be erased permanently after {after}")
@@ -169,7 +163,8 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
     if held:
         # Servers of the version before name no holds.
         holds = " and ".join(_name_hold(hold) for hold in found.get("holds", ()))
-        stays = "stays" if held == 1 else "stay"
-        lines.append(f"{held:,} {stays} under legal hold{f' {holds}' if holds else ''} until its release")
+        stays, several = "stays" if held == 1 else "stay", len(found.get("holds", ())) > 1
+        until = "all are released" if several else "its release"
+        lines.append(f"{held:,} {stays} under legal hold{'s' * several}{f' {holds}' if holds else ''} until {until}")
     due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""
     return "; ".join(lines) + f".{due}"

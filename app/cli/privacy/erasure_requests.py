@@ -196,10 +196,16 @@ def mentions(
         else:
             found = api.call("GET", path).body
     rows = [
-        (each["number"], f"{each['table']}.{each['column']}", each["decision"] or "", each["text"] or "(removed)")
+        (
+            each["number"],
+            f"{each['table']}.{each['column']}",
+            each["record_id"] or "",
+            each["decision"] or "",
+            each["text"] or "(removed)",
+        )
         for each in found["mentions"]
     ]
-    print_rows(found, ["number", "record", "decision", "text"], rows, right=["number"], as_json=as_json)
+    print_rows(found, ["number", "record", "record ID", "decision", "text"], rows, right=["number"], as_json=as_json)
     if found.get("more") and not as_json:
         more = count_of(found["more"], "further text", "further texts")
         typer.echo(f"not listed: {more}, with a part of the name that is a frequent word, or above the list's limit")

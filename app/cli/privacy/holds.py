@@ -111,9 +111,8 @@ def place(
     else:
         typer.echo(f"hold {plain(found['id'])} covers {_many(found)}{later}")
     if ground is None:
-        typer.echo(
-            f"warning: {NO_GROUND}; to state one, place the hold again with --ground and release this one", err=True
-        )
+        advice = "to state one, place the hold again with --ground, then release this hold"
+        typer.echo(f"warning: {NO_GROUND}; {advice}", err=True)
 
 
 @router.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))

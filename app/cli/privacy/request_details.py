@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EXPORTED: Final = ("access", "portable")
 _ERASURE_DATES: Final = {
-    "requested_at": "requested",
+    "requested_at": "entered",
     "erase_after": "grace period ends",
     "due_at": "legal deadline",
     "started_at": "started",
@@ -72,7 +72,7 @@ def _find(api: Api, path: str) -> dict[str, Any] | None:
 
 def _show_erasure(found: dict[str, Any], logged: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json(found | {"request": logged or None})
+        print_json(found | ({"request": logged} if logged else {}))
         return
     shown: dict[str, object] = {"request ID": found["erasure_id"], "law": found["kind"], "status": found["status"]}
     shown |= {"scope": describe_scope(found), "hidden at once": found["hidden"]}

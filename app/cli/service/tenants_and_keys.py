@@ -49,8 +49,8 @@ def create_key(
         list[str] | None,
         typer.Option(
             "--scope",
-            help=f"Grant this scope: {', '.join(f'`{name}`' for name in SCOPES)}. Repeatable. Default: every scope except "
-            "`admin`.",
+            help=f"Grant this scope: {', '.join(f'`{name}`' for name in SCOPES)}. Repeatable. "
+            "Default: every scope except `admin`.",
         ),
     ] = None,
     expires: Annotated[str | None, time_option("--expires", "Expiry time of the key.")] = None,

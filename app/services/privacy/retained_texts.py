@@ -137,6 +137,7 @@ class MentionText(NamedTuple):
     """A text that may mean an erased person, with its number in the erasure's report.
 
     Attributes:
+        record_id: Id of the record; None for grounds of anonymised memories.
         text: The text; None if it was redacted or deleted.
         decision: `redact` or `keep`, by an operator; None while it isn't reviewed.
     """
@@ -144,6 +145,7 @@ class MentionText(NamedTuple):
     number: int
     table: str
     column: str
+    record_id: str | None
     text: str | None
     decision: str | None
 
@@ -153,7 +155,11 @@ def read_mentions(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -
     mentions = ((erasure.report or {}).get("mentions") or {}).get("texts", [])
     current = retained_texts.read_texts(tx, tenant_id, [_place(each) for each in mentions])
     return [
-        MentionText(number, each["table"], each["column"], known and known.text, each.get("decision"))
+        MentionText(
+            *(number, each["table"], each["column"], None if each["table"] == "anonymised" else each["key"]),
+            known and known.text,
+            each.get("decision"),
+        )
         for number, each in enumerate(mentions, start=1)
         for known in [current.get(_place(each))]
     ]

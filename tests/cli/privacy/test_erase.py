@@ -60,7 +60,36 @@ def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub)
     api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
     done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
     assert "e1: 3 memories hidden. 3 will be erased permanently after 2026-03-14 11:00 UTC" in done.out
-    assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
+    assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "grace_days": 0}]
+
+
+def test_a_recorded_request_and_a_time_of_receipt_are_sent(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(202, ERASURE | {"erase_after": ERASURE["requested_at"]})
+    done = cli("erase", "--id", "m1", "--request", "r1", "--yes")
+    assert "3 will be erased permanently at once, which can't be cancelled" in done.out
+    cli("erase", "--id", "m1", "--law", "gdpr", "--received", "2026-03-02", "--yes")
+    assert [asked.json for asked in api.asked] == [
+        {"ids": ["m1"], "request_id": "r1"},
+        {"ids": ["m1"], "kind": "gdpr", "received_at": "2026-03-02T00:00:00+00:00"},
+    ]
+
+
+def test_two_holds_are_named_until_both_are_released(cli: Cli, api: Stub) -> None:
+    holds = [{"hold_id": f"h{number}", "memories": 1, "ground": None} for number in (1, 2)]
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD | {"holds": holds})
+    assert "1 stays under legal holds h1 and h2 until all are released." in cli("erase", "--id", "m", "--dry-run").out
+
+
+def test_texts_that_may_mention_the_subject_are_listed_and_decided_on(cli: Cli, api: Stub) -> None:
+    mention = {"number": 1, "table": "holds", "column": "reason", "record_id": "h1", "text": "Chen", "decision": None}
+    api.replies[f"GET {PATH}/e1/mentions"] = Reply(200, {"mentions": [mention], "more": 2})
+    shown = cli("privacy", "mentions", "e1").out
+    assert "holds.reason" in shown
+    assert "not listed: 2 further texts" in shown
+    api.replies[f"POST {PATH}/e1/mentions"] = Reply(200, {"mentions": [mention | {"text": None, "decision": "redact"}]})
+    assert cli("privacy", "mentions", "e1", "--redact", "1", given="n\n").code == 1
+    assert "(removed)" in cli("privacy", "mentions", "e1", "--redact", "1", "--keep", "2", "--yes").out
+    assert api.asked[-1].json == {"redact": [1], "keep": [2]}
 
 
 def test_a_dry_run_only_tells(cli: Cli, api: Stub) -> None:

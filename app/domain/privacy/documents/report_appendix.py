@@ -10,7 +10,7 @@ from app.domain.privacy.documents import html
 from app.domain.privacy.documents.report_counts import count_deleted_before, count_retained, count_unplanned
 from app.domain.privacy.documents.texts import Texts, read_moment
 
-DONE, RETAINED, COPIES = 2, 4, 5
+DONE, CHECK, RETAINED, COPIES = 2, 3, 4, 5
 """Numbers of the sections that sections and appendices refer to."""
 SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
 """Letters of the appendices."""
@@ -21,7 +21,7 @@ def render_appendices(report: Mapping[str, Any], texts: Texts) -> str:
     contents = {
         "systems": _systems(report, texts),
         "passes": _passes(report, texts),
-        "dates": _dates(report["clocks"], texts),
+        "dates": _dates(report, texts),
         "hosts": html.table(
             texts,
             [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
@@ -135,7 +135,12 @@ def _passes(report: Mapping[str, Any], texts: Texts) -> str:
     return content
 
 
-def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
+def _dates(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks = dict(report["clocks"])
+    if report["status"] == "held":
+        clocks["pass_finished_at"] = clocks.pop("finished_at")
+    if clocks["grace_until"] == clocks["requested_at"]:
+        del clocks["grace_until"]
     names = (name for name in texts.keys("report.dates") if name != "title")
     shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
     return html.pairs(texts, shown)

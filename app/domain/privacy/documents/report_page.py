@@ -9,6 +9,7 @@ from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.letters import describe_ground
 from app.domain.privacy.documents.report_appendix import (
+    CHECK,
     COPIES,
     DONE,
     HOSTS,
@@ -65,10 +66,12 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
 def _summary(report: Mapping[str, Any], texts: Texts) -> str:
     """Return the sentence with the numbers that matter, and what it doesn't count."""
     counts = count_outcomes(report)
-    values = {"erased": counts.erased, "held": counts.held, "left": counts.left}
     lines = [texts.text("report.summary.nothing")]
-    if counts.in_scope or counts.left:
+    if counts.in_scope:
+        values = {"erased": counts.erased, "held": counts.held}
         lines = [texts.count("report.summary.memories", counts.in_scope, **values)]
+    if counts.left:
+        lines.append(texts.count("report.summary.left", counts.left, check=CHECK))
     if counts.systems:
         lines.append(texts.count("report.summary.systems", counts.systems, done=DONE))
     if counts.anonymised:
@@ -213,8 +216,9 @@ def _retained(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_text(each: Mapping[str, Any], texts: Texts) -> str:
-    by = each["by"] or texts.text("report.retained.author_unknown")
-    values = {"at": texts.day(each["at"]), "by": by, "hold": each.get("hold")}
+    by = each["by"]
+    author = texts.text("report.retained.author", by=by) if by else texts.text("report.retained.author_unknown")
+    values = {"at": texts.day(each["at"]), "author": author, "hold": each.get("hold")}
     return texts.text(f"report.retained.text_{each['code']}", **values)
 
 
