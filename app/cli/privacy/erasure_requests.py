@@ -127,9 +127,8 @@ def report(
 def _print_report(found: dict[str, Any]) -> None:
     if counts := found.get("counts"):  # absent from servers of the version before
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
-        typer.echo(
-            f"{count_memories(counts['in_scope'])} in scope: {outcome}, {counts['left']:,} left for another reason"
-        )
+        outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""
+        typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}")
     dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
     for name, moment in dates.items():
         typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")

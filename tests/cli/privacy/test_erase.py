@@ -115,7 +115,7 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "grace period ends  2026-03-14 11:00 UTC" in shown
     assert "hidden at once     3" in shown
     assert "hidden at once" in listed
-    assert "request id         e1" in shown
+    assert "request ID         e1" in shown
     assert "request id" in listed
 
 
@@ -125,7 +125,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
     assert "Restore all hidden memories (3 hidden at 2026-03-07 11:00 UTC, plus later matches)?" in asked.err
-    assert "request ID e1: cancelled at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
+    assert "Request ID e1: cancelled at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
 def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_the_outcome_and_the_end_of_the_grace_period_are_shown(cli: Cli, api: St
     more = {"counts": counts, "grace_ended": {"at": "2026-03-08T11:00:00Z", "by": "k1"}, "stores": stores}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
-    assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold, 0 remaining" in shown
+    assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold\n" in shown
     assert "grace period  ended early with key k1" in shown
     assert ["the", "key", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
 
