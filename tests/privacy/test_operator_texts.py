@@ -64,7 +64,7 @@ REASONS: dict[str, str] = {
             *("privacy_findings.categories", "privacy_requests.nature", "privacy_requests.law"),
             *("privacy_requests.manner", "privacy_requests.answer", "privacy_requests.identity_method"),
             *("privacy_requests.identity_checked_by", "privacy_requests.notice_recorded_by", "runs.task", "runs.kind"),
-            *("privacy_requests.partial_recorded_by", "ebbing_keys.master_keys.key_id"),
+            *("privacy_requests.partial_recorded_by", "privacy_requests.extended_by", "ebbing_keys.master_keys.key_id"),
             "ebbing_keys.owner_keys.master_key_id",
             *("runs.skipped", "schedules.task", "segments.status", "segments.path", "self_test_runs.results"),
             *("self_tests.kind", "tenant_work.stage", "tier_moves.move", "tier_moves.rule", "tombstones.what"),

@@ -82,7 +82,7 @@ def _mentions(report: Mapping[str, Any], texts: Texts) -> str:
     for number, each in enumerate(found["texts"], start=1):
         key, at = f"report.systems.{each.get('decision') or 'undecided'}", texts.day(each.get("at"))
         values = {"number": number, "record": texts.text(f"records.{each['table']}_{each['column']}")}
-        values |= {"key": each["key"], "decision": texts.text(key, at=at)}
+        values |= {"record_id": each["key"], "decision": texts.text(key, at=at)}
         name = "mention_ground" if each["table"] == "anonymised" else "mention"
         lines.append(texts.text(f"report.systems.{name}", **values))
     content = html.paragraph(texts.text("report.systems.mentions")) + html.items(lines) if lines else ""
