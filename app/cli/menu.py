@@ -59,6 +59,7 @@ MENU: Final = {
             "privacy.restore_replay",
             "privacy.request_log",
             "privacy.request_answers",
+            "privacy.request_details",
             "privacy.subjects",
         ),
     ),

@@ -12,6 +12,12 @@ from app.api.http.request_body import decode
 T = TypeVar("T")
 
 
+def read_day(form: Mapping[str, str], field: str) -> str:
+    """Return the beginning of the day in a field of a form, in UTC; empty without a day."""
+    day = form.get(field, "")
+    return f"{day}T00:00:00Z" if day else ""
+
+
 def read_as(shape: type[T], fields: Mapping[str, object]) -> T:
     """Decode form fields into an API request type; empty fields are omitted.
 

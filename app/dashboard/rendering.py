@@ -111,6 +111,7 @@ DONE: Final[Mapping[str, str]] = {
     "extended": "Recorded: the deadline is extended. Send the notice before the first deadline, and record it.",
     "noticed": "Recorded: the notice of the extension was sent.",
     "partly_answered": "Recorded: the partial answer was sent. The request remains open until the rest is erased.",
+    "reviewed": "Recorded: the text was reviewed.",
     "restored": "The memory is being restored.",
     "tested": "The self-tests are queued.",
     "unnamed": "Deleted: records show this person's actions without a name.",

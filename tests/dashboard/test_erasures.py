@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from app.domain.privacy.legal_hold import Scope
-from app.services.erasure import requests
+from app.services.erasure import mentions, requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import export_requests, legal_holds
 from app.services.security import operator_log
@@ -146,13 +146,22 @@ def test_the_report_is_let_through_by_its_digest_alone(api: Api, visit: Visit, i
 
 def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, ids: list[str]) -> None:
     visitor = visit()
-    where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "reason": "a lawsuit"})
+    where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "ground": "none"})
     hold = where.split("/")[-1].partition("?")[0]
     assert where.endswith("?done=held")
     which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr", 0), "k").erasure_id
     worked(api.service)
     assert requests.get(api.tenant.tenant_id, which).status == "held"
-    assert "blocked by a hold" in visitor.page(f"/privacy/erasures/{which}")
+    page = said(visitor.page(f"/privacy/erasures/{which}"))
+    for part in ("blocked by a hold", "Under legal hold 2", "Last pass finished", "2 memories are under legal hold"):
+        assert part in page
+    assert "Left over 0" not in page
+    assert "2 under legal hold" in said(visitor.page("/privacy/erasures"))
+    assert "No legal ground is stated" in said(visitor.page(f"/privacy/holds/{hold}"))
+    assert "Legal deadline in" in page
+    assert "met by the partial answer" not in page
+    visitor.act(f"/privacy/requests/{which}/partial")
+    assert "met by the partial answer" in said(visitor.page(f"/privacy/erasures/{which}"))
     assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
     assert "Hidden memories covered 2" in said(visitor.page(f"/privacy/holds/{hold}"))
     assert visitor.act(f"/privacy/holds/{hold}/release") == f"/privacy/holds/{hold}?done=released"
@@ -171,7 +180,7 @@ def test_single_deletions_are_listed_apart(api: Api, visit: Visit, ids: list[str
 def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit, ids: list[str]) -> None:
     visitor = visit()
     for by, what in (("subject", ANN), ("thread", "t1"), ("ids", ids[3])):
-        visitor.act("/privacy/holds", {"by": by, "what": what, "reason": f"because of {by}"})
+        visitor.act("/privacy/holds", {"by": by, "what": what, "reason": f"because of {by}", "ground": "archiving"})
     html = visitor.page("/privacy/holds")
     assert "<script>alert" not in html
     assert "because of thread" in html
@@ -187,12 +196,14 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
 @pytest.mark.parametrize(
     "form",
     [
-        {"by": "subject", "what": ""},
-        {"by": "thread", "what": ""},
-        {"by": "ids", "what": "  "},
-        {"by": "ids", "what": "nonsense"},
-        {"by": "ids", "what": "00000000-0000-0000-0000-000000000001"},
-        {"by": "all", "what": "x"},
+        {"by": "subject", "what": "", "ground": "none"},
+        {"by": "thread", "what": "", "ground": "none"},
+        {"by": "ids", "what": "  ", "ground": "none"},
+        {"by": "ids", "what": "nonsense", "ground": "none"},
+        {"by": "ids", "what": "00000000-0000-0000-0000-000000000001", "ground": "none"},
+        {"by": "all", "what": "x", "ground": "none"},
+        {"by": "subject", "what": "x"},
+        {"by": "subject", "what": "x", "ground": "anger"},
         {},
     ],
 )
@@ -234,3 +245,24 @@ def test_what_isnt_there_is_a_page_that_says_so(visit: Visit, path: str) -> None
     answer = visit().get(f"/privacy{path.format(UUID(int=7))}")
     assert answer.status_code == 404
     assert "text/html" in answer.headers["content-type"]
+
+
+def test_texts_that_may_mention_the_person_are_reviewed(api: Api, visit: Visit) -> None:
+    api.remember({"text": "tea", "subject": "Mei Chen"})
+    tenant_id = api.tenant.tenant_id
+    operator_log.record_action(tenant_id, "key", "run", "night", "call from <Chen>")
+    operator_log.record_action(tenant_id, "key", "run", "night", "Chen Li")
+    which = requests.request(tenant_id, ErasureOptions(Scope(subject="Mei Chen"), "gdpr", 0), "k").erasure_id
+    worked(api.service)
+    visitor, place = visit(), f"/privacy/erasures/{which}"
+    text = said(visitor.page(place))
+    assert "Reason of an action on the dashboard call from <Chen>" in text
+    numbers = {each.text: each.number for each in mentions.list_mentions(tenant_id, which)}
+    form = {"decision": "redact", "number": str(numbers["call from <Chen>"])}
+    assert visitor.act(f"{place}/mentions", form).endswith("?done=reviewed")
+    visitor.act(f"{place}/mentions", {"decision": "keep", "number": str(numbers["Chen Li"])})
+    text = said(visitor.page(place))
+    assert "redacted Reason of an action on the dashboard The text was removed." in text
+    assert "kept Reason of an action on the dashboard Chen Li" in text
+    assert visitor.send(f"{place}/mentions", {"decision": "keep", "number": "x"}).status_code == 422
+    assert "not reviewed" not in text

@@ -138,3 +138,46 @@ def test_a_held_erasure_links_its_letter_and_a_release_says_what_it_deletes(api:
     assert "Partial answer sent" in said(visitor.page("/privacy"))
     visitor.act(f"{hold}/release", {"reason": "case 17 is settled"})
     assert "Reason for the release: case 17 is settled" in said(visitor.page(hold))
+
+
+def test_a_recorded_request_is_carried_out_by_an_erasure(api: Api, visit: Visit) -> None:
+    api.remember({"text": "heron", "subject": "ann"})
+    visitor = visit()
+    form = {"nature": "erasure", "law": "gdpr", "manner": "letter", "received": "2026-11-16", **CASE}
+    visitor.act("/privacy/requests", form)
+    [request] = request_log.list_requests(api.tenant.tenant_id, None, 10, is_open=True)
+    assert "Carry out" in visitor.page("/privacy")
+    ours = {"subject": "ann", "request_id": str(request.request_id)}
+    html = visitor.send("/privacy/subjects", ours).text
+    assert "No identity check is recorded." in said(html)
+    assert "DSR-17" in html
+    assert html.count(f'name="request_id" value="{request.request_id}"') == 2
+    assert "Export or hold" not in html
+    visitor.act(f"/privacy/requests/{request.request_id}/identity", {"method": "document"})
+    assert "Identity checked" in said(visitor.send("/privacy/subjects", ours).text)
+    place = visitor.act("/privacy/erasures", ours | {"legal_basis": "a"})
+    assert place == f"/privacy/erasures/{request.request_id}?done=erasing"
+    made = requests.get(api.tenant.tenant_id, request.request_id)
+    assert (made.kind, made.due_at, made.arrived_at) == ("gdpr", request.due_at, request.received_at)
+    assert "Carry out" not in visitor.page("/privacy")
+    assert visitor.send("/privacy/erasures", ours).status_code == 409
+
+
+def test_a_recorded_request_is_carried_out_by_an_export(api: Api, visit: Visit) -> None:
+    api.remember({"text": "heron", "subject": "ann"})
+    made = request_log.create(api.tenant.tenant_id, NewRequest("portable", "gdpr", "letter"))
+    visitor, ours = visit(), {"subject": "ann", "request_id": str(made.request_id)}
+    html = visitor.send("/privacy/subjects", ours).text
+    assert "Erase 1 memory" not in html
+    assert visitor.act("/privacy/exports", ours).endswith("exporting")
+    assert "Carry out" not in visitor.page("/privacy")
+    worked(api.service)
+    assert request_log.get(api.tenant.tenant_id, made.request_id).answer == "done"
+
+
+def test_an_erasure_has_the_day_of_receipt_of_its_form(api: Api, visit: Visit) -> None:
+    api.remember({"text": "heron", "subject": "ann"})
+    visit().act("/privacy/erasures", {"subject": "ann", "kind": "gdpr", "received": "2026-11-16"})
+    visit().act("/privacy/exports", {"subject": "ann", "law": "gdpr", "received": "2026-11-17"})
+    found = request_log.list_requests(api.tenant.tenant_id, None, 10, is_open=True)
+    assert [f"{each.received_at:%d} {each.due_at:%m-%d}" for each in found] == ["17 12-17", "16 12-16"]

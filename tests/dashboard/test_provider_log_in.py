@@ -62,7 +62,7 @@ def test_a_person_logs_in_and_their_name_shows_what_they_did(api: Api, fake: Fak
     fake.configure(api.service, api.tenant.tenant_id, scopes=("read", "maintain", "privacy"))
     person = enter(api, fake)
     assert fake.calls == [DISCOVERY, "/token", "/keys"]
-    hold = person.act("/privacy/holds", {"by": "thread", "what": "t1"})
+    hold = person.act("/privacy/holds", {"by": "thread", "what": "t1", "ground": "none"})
     assert "Placed by Orla Smith" in said(person.page(hold))
     person.act(f"{hold.partition('?')[0]}/release")
     assert "by Orla Smith" in said(person.page(hold))
@@ -373,7 +373,7 @@ def sessions_tenant(person: Visitor) -> UUID:
 def test_a_deleted_name_leaves_every_page_and_ends_the_sessions(api: Api, fake: FakeOidc) -> None:
     fake.configure(api.service, api.tenant.tenant_id, scopes=("read", "privacy"))
     person = enter(api, fake)
-    person.act("/privacy/holds", {"by": "thread", "what": "t1"})
+    person.act("/privacy/holds", {"by": "thread", "what": "t1", "ground": "none"})
     office = Visitor(api, tenants.issue_key(api.tenant.tenant_id, "office", ("privacy",)))
     [operator] = operators.list_operators(api.tenant.tenant_id)
     assert office.send(f"/audit/people/{uuid4()}/delete").status_code == 404

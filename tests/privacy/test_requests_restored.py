@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.domain.privacy.legal_hold import HoldFilter, Scope
+from app.domain.privacy.requests import NewRequest
 from app.services.erasure import batch, execution, ledger, requests, restore_replay
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
@@ -376,3 +377,17 @@ def test_a_tenant_sees_no_request_of_another(drill: Drill) -> None:
         with database.tenant(tenant_id) as tx:
             found = tx.exec_driver_sql("SELECT asked FROM ebbing_keys.erasure_requests").all()
         assert len(found) == many
+
+
+def test_a_recorded_request_that_was_carried_out_after_the_dump_is_restored_with_its_erasure(drill: Drill) -> None:
+    recorded = request_log.create(drill.tenant_id, NewRequest("erasure", "gdpr", "letter"))
+    drill.dump()
+    asked = ErasureOptions(Scope(subject="ann"), grace_days=7, case_reference="DSR-17", request_id=recorded.request_id)
+    made = requests.request(drill.tenant_id, asked, "key")
+    log = drill.service.rows(LOG)
+    restore(drill)
+    assert drill.service.rows(LOG) != log
+    [done] = restore_replay.replay()
+    assert (done.erasure_id, done.outcome) == (recorded.request_id, "hidden")
+    assert requests.get(drill.tenant_id, recorded.request_id) == made
+    assert drill.service.rows(LOG) == log

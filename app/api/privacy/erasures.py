@@ -14,8 +14,8 @@ from app.api.http.path_ids import ErasureId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import describe_names, warn_unknown
 from app.domain.privacy.documents.report_page import render_report
-from app.domain.privacy.erasure import NewErasure
-from app.services.erasure import requests
+from app.domain.privacy.erasure import MentionReview, NewErasure
+from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import document_texts
@@ -44,6 +44,10 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     `dry_run`, the response is 200 with the number of matching memories, and in `already_hidden` the number of further
     ones that are already being deleted.
 
+    `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the erasure then has its id,
+    law, time of receipt, case details and deadline. 409 if the request is answered or has its erasure. Without it, the
+    request is recorded now; the legal deadline counts from `received_at`, the grace period always from now.
+
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
     `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
     with the same name in another spelling, which the erasure doesn't cover.
@@ -52,7 +56,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     if given.dry_run:
         known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching = requests.preview(caller.tenant_id, asked)
-        clocks = {"due_at": new.due_at, "erase_after": new.erase_after}
+        clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
         held = describe_holds(caller.tenant_id, asked)
         counts = {"memories": matching.memories, "already_hidden": matching.hidden, "held": matching.held}
         return responses.answer(held | counts | clocks | known)
@@ -98,6 +102,31 @@ def report(caller: Guardian, erasure_id: ErasureId, as_form: Form = "json") -> R
     return Response(render_report(found, document_texts.read()), media_type="text/html", headers=INERT)
 
 
+@router.get("/{erasure_id}/mentions", summary="List texts that may mention an erased person")
+def list_mentions(caller: Guardian, erasure_id: ErasureId) -> Response:
+    """Return the texts of operators that contain a part of the erased person's name, as they are now, for review.
+
+    Texts that contain the whole name were redacted by the erasure. `table` and `column` say where a text is stored;
+    `text` is null once it was redacted or deleted. `more` counts further texts, which aren't listed. 409 until the
+    erasure has a report.
+    """
+    found = mentions.list_mentions(caller.tenant_id, erasure_id)
+    more = (requests.get(caller.tenant_id, erasure_id).report or {}).get("mentions") or {"more": 0}
+    return responses.answer({"mentions": [each._asdict() for each in found], "more": more["more"]})
+
+
+@router.post("/{erasure_id}/mentions", summary="Decide on texts that may mention an erased person")
+def review_mentions(
+    caller: Guardian, erasure_id: ErasureId, given: Annotated[MentionReview, Depends(json_body(MentionReview))]
+) -> Response:
+    """Redact the texts that mean the person and keep the others, by their numbers; the report states the decisions.
+
+    A redaction replaces the whole text by a fixed sentence and can't be undone.
+    """
+    found = mentions.review(caller.tenant_id, erasure_id, given, caller.key_id)
+    return responses.answer({"mentions": [each._asdict() for each in found]})
+
+
 @router.post("/{erasure_id}/cancel", summary="Cancel an erasure in its grace period")
 def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period.
@@ -130,6 +159,7 @@ def render_erasure(each: Erasure) -> dict[str, Any]:
         "thread": by.pop("thread", None),
         "filter": by or None,
         **responses.pick(each, "reason", "hidden", "requested_at", "requested_by", "due_at", "erase_after"),
+        "received_at": each.arrived_at or each.requested_at,
         **responses.pick(each, "started_at", "finished_at", "verified_at", "cancelled_at"),
         **responses.pick(each, "controller", "case_reference", "legal_basis"),
         **responses.pick(each, "plan", "executed", "report"),

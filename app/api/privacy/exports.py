@@ -28,6 +28,10 @@ def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(New
     provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
     configured, the subject is being erased, or there are more than a million memories.
 
+    `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the export then has its id,
+    right and law, and completes it. 409 if the request is answered or has its export; an export that failed is
+    replaced. Without it, the request is recorded now, and its legal deadline counts from `received_at`.
+
     If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
     """
     known = warn_unknown(caller.tenant_id, wanted.subject)

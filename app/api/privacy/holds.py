@@ -12,7 +12,7 @@ from app.api.http.cursors import Paged
 from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import warn_unknown
-from app.domain.privacy.legal_hold import HoldRelease, NewHold, parse_scope
+from app.domain.privacy.legal_hold import NO_GROUND, HoldRelease, NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
 
@@ -27,14 +27,17 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     compare fields set by callers, not inferred ones. With `dry_run`, the response is 200 with the number of memories
     that the hold would cover now.
 
+    Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
+
     If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
     """
     known = warn_unknown(caller.tenant_id, given.subject)
     if given.dry_run:
-        return responses.answer(legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict() | known)
+        counted = legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict()
+        return responses.answer(counted | known | _warn_ground(given))
     meant = parse_scope(given)
     placed = legal_holds.place_hold(caller.tenant_id, meant, given.reason, caller.key_id, given.ground)
-    return responses.answer(_render(placed) | known, 201)
+    return responses.answer(_render(placed) | known | _warn_ground(given), 201)
 
 
 @router.get("", summary="List legal holds, newest first")
@@ -65,6 +68,11 @@ def release(
     """
     found, waiting = legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id, given.reason)
     return responses.answer(_render(found) | {"continued": waiting._asdict()})
+
+
+def _warn_ground(given: NewHold) -> dict[str, str]:
+    """Return the warning that a hold has no legal ground; empty if it has one."""
+    return {} if given.ground else {"ground_warning": NO_GROUND}
 
 
 def _render(hold: Hold) -> dict[str, Any]:

@@ -29,7 +29,10 @@ LetterForm = Annotated[Literal["text", "html"], Query(alias="format")]
 
 @router.post("", summary="Record a request received through another channel", status_code=201)
 def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRequest))]) -> Response:
-    """Record a request, such as a correction requested by mail. Erasures and exports are recorded automatically."""
+    """Record a request when it is received, such as a correction requested by mail.
+
+    An erasure or export carries it out with its `request_id`; without one, it records its own request.
+    """
     return responses.answer(_render(request_log.create(caller.tenant_id, given)), 201)
 
 
@@ -56,6 +59,12 @@ def summary(caller: Guardian, *, after: Moment | None = None, before: Moment | N
     until = before or datetime.now(UTC)
     since = after or until - YEAR
     return responses.answer(asdict(request_log.summarise_requests(caller.tenant_id, since, until)))
+
+
+@router.get("/{request_id}", summary="Get a request")
+def get(caller: Guardian, request_id: RequestId) -> Response:
+    """Return a request with the days left until its deadline. Its erasure or export has the same id."""
+    return responses.answer(_render(request_log.get(caller.tenant_id, request_id)))
 
 
 @router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")

@@ -219,7 +219,7 @@ class Api:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
         message = ": ".join(parts)
         if problem.get("request_id"):
-            message += f" (request {problem['request_id']})"  # the service log has details under this id
+            message += f" (call ID {problem['request_id']})"  # the service log has details under this id
         status = response.status_code
         return ApiRefusal(message, _code(status), status=status, errors=errors, body=problem)
 

@@ -11,6 +11,7 @@ from app.cli.core.connection import find_connection
 from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
+from app.cli.core.time_option import time_option
 from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
 
@@ -26,6 +27,21 @@ CaseReference = Annotated[
     typer.Option("--case", help="Reference of the case or letter, for the report; must not contain personal data."),
 ]
 
+Received = Annotated[
+    str | None,
+    time_option(
+        "--received", "Time at which the request was received, from which legal deadlines count. Default: now."
+    ),
+]
+RecordedRequest = Annotated[
+    str | None,
+    typer.Option(
+        "--request",
+        help="ID of a request in the log (`ebbing privacy record`), which is carried out with its law and deadline.",
+        metavar="ID",
+    ),
+]
+
 
 @router.command(
     cls=with_renamed_options({"--kind": "--law"}),
@@ -33,6 +49,8 @@ CaseReference = Annotated[
         "ebbing erase orla --dry-run",
         "ebbing erase orla --law gdpr",
         "ebbing erase orla --law gdpr --legal-basis b --case DSR-17 --controller 'Example Ltd, Dublin'",
+        "ebbing erase orla --law gdpr --received 2026-11-16",
+        "ebbing erase orla --request ID",
         "ebbing erase --thread chat-17 --grace-days 0 --yes",
         "ebbing erase --id ID --id ID",
         "ebbing erase orla --category health --before 2026-01-01",
@@ -52,9 +70,15 @@ def erase(
     after: After = None,
     before: Before = None,
     law: Annotated[
-        str,
-        typer.Option("--law", help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion."),
-    ] = "user",
+        str | None,
+        typer.Option(
+            "--law",
+            help="`gdpr` or `ccpa` for a request under that law, `user` for any other deletion. Default: the law of "
+            "--request, otherwise `user`.",
+        ),
+    ] = None,
+    received_at: Received = None,
+    recorded_request: RecordedRequest = None,
     grace_days: Annotated[
         int | None,
         typer.Option(
@@ -96,6 +120,7 @@ def erase(
     if not body:
         raise CommandFailure("nothing selected: give a SUBJECT, --id, --thread or another condition", Code.USAGE)
     body |= given(kind=law, grace_days=grace_days, reason=reason)
+    body |= given(received_at=received_at, request_id=recorded_request)
     body |= given(controller=controller, case_reference=case_reference, legal_basis=legal_basis)
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
@@ -138,14 +163,17 @@ def _outcome(hidden: int, found: dict[str, Any]) -> str:
     """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
     held, after = found.get("held") or 0, format_minute(found["erase_after"])
     lines = []
-    if hidden > held:
+    if hidden > held and found["erase_after"] == found.get("requested_at"):
+        lines.append(f"{hidden - held:,} will be erased permanently at once, which can't be cancelled")
+    elif hidden > held:
         lines.append(f"{hidden - held:,} will be erased permanently after {after}")
     elif not held:
         lines.append(f"Data that arrives until {after} will be erased too")
     if held:
         # Servers of the version before name no holds.
         holds = " and ".join(_name_hold(hold) for hold in found.get("holds", ()))
-        stays = "stays" if held == 1 else "stay"
-        lines.append(f"{held:,} {stays} under legal hold{f' {holds}' if holds else ''} until its release")
+        stays, several = "stays" if held == 1 else "stay", len(found.get("holds", ())) > 1
+        until = "all are released" if several else "its release"
+        lines.append(f"{held:,} {stays} under legal hold{'s' * several}{f' {holds}' if holds else ''} until {until}")
     due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""
     return "; ".join(lines) + f".{due}"

@@ -1,13 +1,13 @@
-"""`ebbing privacy`: list, show, cancel and report erasures."""
+"""`ebbing privacy requests`, `cancel` and `report`: list, cancel and report erasures."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from app.cli.core.calls import call, fetch_list, item_path
+from app.cli.core.calls import fetch_list, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
 from app.cli.core.output import (
@@ -33,17 +33,6 @@ router = typer.Typer(
     no_args_is_help=True,
     epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
 )
-
-_DATES: Final = {
-    "requested_at": "requested",
-    "erase_after": "grace period ends",
-    "due_at": "legal deadline",
-    "started_at": "started",
-    "verified_at": "verified",
-    "cancelled_at": "cancelled",
-}
-
-_CASE: Final = {"controller": "controller", "case_reference": "case reference", "legal_basis": "legal basis"}
 
 Id = Annotated[
     str, typer.Argument(help="Request ID, as `ebbing erase` and `ebbing privacy requests` show it.", metavar="ID")
@@ -78,43 +67,14 @@ def requests(
             each.get("held") or "",
             ", ".join(hold["hold_id"] for hold in each.get("holds", ())),
             each.get("case_reference") or "",
-            _describe_scope(each),
+            describe_scope(each),
             *((each[name] or "")[:10] for name in ("requested_at", "erase_after", "due_at")),
         )
         for each in found
     )
-    heads = ["request id", "law", "status", "hidden at once", "held", "legal holds", "case", "scope"]
+    heads = ["request ID", "law", "status", "hidden at once", "held", "legal holds", "case", "scope"]
     heads += ["requested", "erased after", "due"]
     print_rows({"erasures": found}, heads, rows, right=["hidden at once", "held"], as_json=as_json)
-
-
-@router.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
-def show(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Show an erasure with its dates and progress."""
-    found = call(url, "GET", _path(request_id))
-    if as_json:
-        print_json(found)
-        return
-    shown: dict[str, object] = {
-        "request id": found["erasure_id"],
-        "law": found["kind"],
-        "status": found["status"],
-    }
-    shown |= {"scope": _describe_scope(found), "hidden at once": found["hidden"]}
-    if found.get("held"):  # servers of the version before don't say it
-        shown["under legal hold"] = found["held"]
-        shown["legal holds"] = ", ".join(map(_describe_hold, found["holds"]))
-    shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}
-    shown |= {text: format_minute(found[name]) for name, text in _DATES.items() if found[name]}
-    for name, value in shown.items():
-        typer.echo(f"{name:<19}{plain(value)}")
-    done = {each["step"]: each for each in found["executed"]}
-    rows = [
-        (each["store"], each["found"], done[each["step"]]["removed"] if each["step"] in done else "")
-        for each in found["plan"] or ()
-    ]
-    if rows:
-        print_table(["store", "found", "removed"], rows, right=["found", "removed"])
 
 
 @router.command(epilog=examples("ebbing privacy cancel ID", "ebbing privacy cancel ID --yes"))
@@ -133,11 +93,11 @@ def cancel(
 
     with Api(find_connection(url)) as api:
         if not yes:
-            found = api.call("GET", _path(request_id)).body
+            found = api.call("GET", erasure_path(request_id)).body
             at_once = f"{found['hidden']} hidden at {format_minute(found['requested_at'])}"
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
-        done = api.call("POST", f"{_path(request_id)}/cancel").body
-    text = f"request ID {plain(done['erasure_id'])}: cancelled at {format_minute(done['cancelled_at'])}"
+        done = api.call("POST", f"{erasure_path(request_id)}/cancel").body
+    text = f"Request ID {plain(done['erasure_id'])}: cancelled at {format_minute(done['cancelled_at'])}"
     print_result(done, text, as_json=as_json)
 
 
@@ -154,10 +114,10 @@ def report(
 
     with Api(find_connection(url)) as api:
         if html is not None:
-            html.write_text(api.page(f"{_path(request_id)}/report?format=html"), encoding="utf-8")
+            html.write_text(api.page(f"{erasure_path(request_id)}/report?format=html"), encoding="utf-8")
             print_written(html, {"id": request_id}, as_json=as_json)
             return
-        found = api.call("GET", f"{_path(request_id)}/report").body
+        found = api.call("GET", f"{erasure_path(request_id)}/report").body
     if as_json:
         print_json(found)
         return
@@ -167,7 +127,8 @@ def report(
 def _print_report(found: dict[str, Any]) -> None:
     if counts := found.get("counts"):  # absent from servers of the version before
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
-        typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}, {counts['left']:,} remaining")
+        outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""
+        typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}")
     dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
     for name, moment in dates.items():
         typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
@@ -183,6 +144,9 @@ def _print_report(found: dict[str, Any]) -> None:
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
         typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+    if listed := (found.get("mentions") or {}).get("texts"):
+        text = f"{count_of(len(listed), 'text', 'texts')} of operators may mention the subject by a part of the name"
+        typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
     passes = found.get("passes", ())
     if len(passes) > 1:
         rows = [
@@ -202,6 +166,50 @@ def _print_report(found: dict[str, Any]) -> None:
     )
 
 
+@router.command(
+    epilog=examples("ebbing privacy mentions ID", "ebbing privacy mentions ID --redact 1 --redact 3 --keep 2")
+)
+def mentions(
+    request_id: Id,
+    *,
+    redact: Annotated[
+        list[int] | None,
+        typer.Option("--redact", help="Replace this text by a fixed sentence: it means the person. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        list[int] | None, typer.Option("--keep", help="Record that this text means somebody else. Repeatable.")
+    ] = None,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List texts of operators with a part of an erased person's name, and decide whether they mean the person."""
+    from app.cli.core.client import Api
+
+    path = f"{erasure_path(request_id)}/mentions"
+    with Api(find_connection(url)) as api:
+        if redact and not yes:
+            confirm(f"Replace {count_of(len(redact), 'text', 'texts')} by a fixed sentence? This can't be undone.")
+        if redact or keep:
+            found = api.call("POST", path, json={"redact": redact or [], "keep": keep or []}).body
+        else:
+            found = api.call("GET", path).body
+    rows = [
+        (
+            each["number"],
+            f"{each['table']}.{each['column']}",
+            each["record_id"] or "",
+            each["decision"] or "",
+            each["text"] or "(removed)",
+        )
+        for each in found["mentions"]
+    ]
+    print_rows(found, ["number", "record", "record ID", "decision", "text"], rows, right=["number"], as_json=as_json)
+    if found.get("more") and not as_json:
+        more = count_of(found["more"], "further text", "further texts")
+        typer.echo(f"not listed: {more}, with a part of the name that is a frequent word, or above the list's limit")
+
+
 def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
     """Print the file that a page was written to: as JSON with these fields, or else as a remark."""
     if as_json:
@@ -210,17 +218,12 @@ def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
         typer.echo(f"written: {page}", err=True)
 
 
-def _path(request_id: str) -> str:
+def erasure_path(request_id: str) -> str:
+    """Return the path of an erasure."""
     return item_path(PATH, request_id)
 
 
-def _describe_hold(hold: dict[str, Any]) -> str:
-    """Describe a legal hold: its id, the number of memories, and its ground."""
-    ground = f", {hold['ground'].replace('_', ' ')}" if hold.get("ground") else ""
-    return f"{hold['hold_id']} ({count_of(hold['memories'], 'memory', 'memories')}{ground})"
-
-
-def _describe_scope(found: dict[str, Any]) -> str:
+def describe_scope(found: dict[str, Any]) -> str:
     """Describe the scope of an erasure; empty after it has completed."""
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"

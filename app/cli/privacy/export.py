@@ -14,7 +14,7 @@ from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
-from app.cli.privacy.erase import CaseReference, Controller
+from app.cli.privacy.erase import CaseReference, Controller, Received, RecordedRequest
 from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_bytes
 
@@ -34,6 +34,7 @@ router = typer.Typer()
         "ebbing export ann --dry-run",
         "ebbing export ann --output ann.zip",
         "ebbing export ann --right portable --law gdpr --output ann.zip",
+        "ebbing export ann --request ID --output ann.zip",
         "ebbing export ann --output ann.zip --yes --json",
     ),
 )
@@ -47,15 +48,23 @@ def export(
         ),
     ] = None,
     right: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--right",
-            help="`access`: all stored data; `portable`: the data as it was submitted, in a reusable format.",
+            help="`access`: all stored data; `portable`: the data as it was submitted, in a reusable format. Default: "
+            "the right of --request, otherwise `access`.",
         ),
-    ] = "access",
+    ] = None,
     law: Annotated[
-        str, typer.Option("--law", help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none.")
-    ] = "user",
+        str | None,
+        typer.Option(
+            "--law",
+            help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none. Default: the law of --request, "
+            "otherwise `user`.",
+        ),
+    ] = None,
+    received_at: Received = None,
+    recorded_request: RecordedRequest = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, stored until the export expires.")] = None,
     controller: Controller = None,
     case_reference: CaseReference = None,
@@ -86,6 +95,7 @@ def export(
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
     body = given(subject=subject, kind=right, law=law, reason=reason or None)
     body |= given(controller=controller, case_reference=case_reference)
+    body |= given(received_at=received_at, request_id=recorded_request)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         found = api.call("GET", item_path(SUBJECTS, subject)).body
         warn_unknown(subject, found)
@@ -103,7 +113,7 @@ def export(
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
     counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
-    text = f"{output}: {format_bytes(size)} ({counts or 'no data'})"
+    text = f"{output}: {format_bytes(size)} ({counts or 'no data'}); request ID {plain(made['id'])}"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
 
 

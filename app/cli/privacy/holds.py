@@ -26,7 +26,7 @@ from app.cli.core.output import (
 )
 from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
-from app.domain.privacy.legal_hold import HOLD_GROUNDS
+from app.domain.privacy.legal_hold import HOLD_GROUNDS, NO_GROUND
 
 router = typer.Typer(
     name="hold",
@@ -96,6 +96,7 @@ def place(
             ).body
             if dry_run:
                 text = f"Would hold {_many(counted)}{explain_none(subject, counted)}."
+                text += "" if ground else f" Note: {NO_GROUND}."
                 print_result(counted, text, as_json=as_json)
                 return
             warn_unknown(subject, counted)
@@ -109,6 +110,9 @@ def place(
         print_json(placed)
     else:
         typer.echo(f"hold {plain(found['id'])} covers {_many(found)}{later}")
+    if ground is None:
+        advice = "to state one, place the hold again with --ground, then release this hold"
+        typer.echo(f"warning: {NO_GROUND}; {advice}", err=True)
 
 
 @router.command("list", epilog=examples("ebbing hold list", "ebbing hold list --all --json"))
@@ -133,8 +137,7 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     found = call(url, "GET", _path(hold_id))
     shown = {"id": found["id"], "scope": _describe_scope(found), "covers": _many(found), "reason": found["reason"]}
-    if found.get("ground"):
-        shown["ground"] = found["ground"].replace("_", " ")
+    shown["ground"] = (found.get("ground") or "not stated").replace("_", " ")
     if _waiting(found):
         shown["blocks"] = _waiting(found)
     for did in ("placed", "released"):

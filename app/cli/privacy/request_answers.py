@@ -11,9 +11,8 @@ from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
 from app.cli.core.time_option import time_option
 from app.cli.privacy.erasure_requests import HtmlFile, print_written, router
-from app.cli.privacy.request_log import PATH
+from app.cli.privacy.request_log import PATH, Id
 
-Id = Annotated[str, typer.Argument(help="Request ID.", metavar="ID")]
 LETTERS: Final = ("acknowledgement", "extension", "refusal", "completion", "partial")
 
 

@@ -1,4 +1,4 @@
-"""`ebbing privacy log`, `summary` and `deny`: the log of data-subject requests."""
+"""`ebbing privacy record`, `log`, `confirm`, `complete`, `deny`, `summary`: the log of data-subject requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,70 @@ from app.cli.core.output import (
     print_table,
 )
 from app.cli.core.time_option import time_option
+from app.cli.privacy.erase import CaseReference, Controller, Received
 from app.cli.privacy.erasure_requests import router
 
 PATH: Final = "/v1/privacy/requests"
+NATURES: Final = ("erasure", "access", "portable", "correction", "restriction", "objection")
+MANNERS: Final = ("mail", "letter", "telephone", "form", "person", "api")
 COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
+
+Id = Annotated[str, typer.Argument(help="Request ID.", metavar="ID")]
+
+
+@router.command(
+    epilog=examples(
+        "ebbing privacy record erasure --law gdpr --channel letter --received 2026-11-16",
+        "ebbing privacy record correction --law gdpr --case DSR-18 --controller 'Example Ltd, Dublin'",
+    )
+)
+def record(
+    nature: Annotated[str, typer.Argument(help=f"Right that the person exercises: {', '.join(NATURES)}.")],
+    *,
+    law: Annotated[
+        str, typer.Option("--law", help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none.")
+    ] = "user",
+    channel: Annotated[
+        str, typer.Option("--channel", help=f"Channel through which the request arrived: {', '.join(MANNERS)}.")
+    ] = "mail",
+    received_at: Received = None,
+    controller: Controller = None,
+    case_reference: CaseReference = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record a request when it is received, before it is carried out.
+
+    Check the identity (`ebbing privacy identity ID`), then carry the request out: `ebbing erase SUBJECT --request ID`,
+    `ebbing export SUBJECT --request ID`, or by hand and with `ebbing privacy complete ID`.
+    """
+    body = given(nature=nature, law=law, manner=channel, received_at=received_at)
+    body |= given(controller=controller, case_reference=case_reference)
+    done = call(url, "POST", PATH, json=body)
+    due = f", to be answered by {done['due_at'][:10]}" if done["due_at"] else ", without a legal deadline"
+    text = f"Request ID {plain(done['request_id'])}: recorded as received on {done['received_at'][:10]}{due}"
+    print_result(done, text, as_json=as_json)
+
+
+@router.command("confirm", epilog=examples("ebbing privacy confirm ID"))
+def confirm_receipt(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
+    """Record that receipt was confirmed to the requester. The letter is `ebbing privacy letter ID acknowledgement`."""
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/confirm")
+    text = f"{plain(done['request_id'])}: receipt confirmed on {done['confirmed_at'][:10]}"
+    print_result(done, text, as_json=as_json)
+
+
+@router.command(epilog=examples("ebbing privacy complete ID", "ebbing privacy complete ID --yes"))
+def complete(request_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Record that a request was carried out by hand, such as a correction. Erasures and exports do so themselves.
+
+    Send the answer: `ebbing privacy letter ID completion`.
+    """
+    if not yes:
+        confirm(f"Record {plain(request_id)} as completed? This can't be undone.")
+    done = call(url, "POST", f"{item_path(PATH, request_id)}/complete")
+    text = f"{plain(done['request_id'])}: completed on {done['answered_at'][:10]}"
+    print_result(done, text, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing privacy log", "ebbing privacy log --open --json"))
@@ -43,11 +103,11 @@ def log(
             *((each[name] or "")[:10] + (_extended(each) if name == "due_at" else "") for name in days),
             each.get("identity_method") or "",
             "" if each["days_left"] is None else f"{each['days_left']:.1f}",
-            _answer(each),
+            describe_answer(each),
         )
         for each in found
     )
-    heads = ["request id", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
+    heads = ["request ID", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
     heads.append("identity check")
     print_rows({"requests": found}, [*heads, "days left", "answer"], rows, right=["days left"], as_json=as_json)
 
@@ -80,7 +140,7 @@ def summary(
 
 @router.command(epilog=examples("ebbing privacy deny ID --basis 'GDPR Art. 12(5)'"))
 def deny(
-    request_id: Annotated[str, typer.Argument(help="Request ID.", metavar="ID")],
+    request_id: Id,
     *,
     basis: Annotated[
         str, typer.Option("--basis", help="Legal ground, stored for 24 months; must not contain personal data.")
@@ -102,7 +162,8 @@ def _extended(each: dict[str, Any]) -> str:
     return " (extended)" if each.get("notice_sent_at") else " (extended, no notice)"
 
 
-def _answer(each: dict[str, Any]) -> str:
+def describe_answer(each: dict[str, Any]) -> str:
+    """Describe the answer to a request: `open`, or the outcome with its legal ground."""
     basis = each["basis"]
     if each["answer"] is None and each.get("partial_sent_at"):
         return "partial, waits for a hold"

@@ -11,6 +11,7 @@ from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
 from app.domain.formatting import format_minute
+from app.domain.policy.api_keys import SCOPES
 
 router = typer.Typer()
 tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
@@ -46,7 +47,11 @@ def create_key(
     ] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", help="Grant this scope. Repeatable. Default: every scope except `admin`."),
+        typer.Option(
+            "--scope",
+            help=f"Grant this scope: {', '.join(f'`{name}`' for name in SCOPES)}. Repeatable. "
+            "Default: every scope except `admin`.",
+        ),
     ] = None,
     expires: Annotated[str | None, time_option("--expires", "Expiry time of the key.")] = None,
     url: Url = None,

@@ -16,7 +16,7 @@ from app.api.http.path_ids import ErasureId, ExportId
 from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer, require_action
 from app.dashboard.actors import Actors
-from app.dashboard.forms import read_as
+from app.dashboard.forms import read_as, read_day
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy.case_details import (
     CASE_REFERENCE_MAX_CHARACTERS,
@@ -24,12 +24,13 @@ from app.domain.privacy.case_details import (
     LEGAL_BASIS_MAX_CHARACTERS,
 )
 from app.domain.privacy.documents import report_page
-from app.domain.privacy.erasure import NewErasure, requested_scope
+from app.domain.privacy.documents.report_counts import count_outcomes
+from app.domain.privacy.erasure import MentionReview, NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
 from app.domain.privacy.legal_hold import HOLD_GROUNDS
 from app.domain.privacy.subject_names import has_other_encoding
-from app.services.erasure import requests
+from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_grace_end, read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
@@ -41,6 +42,7 @@ from app.services.privacy import (
     retained_texts,
     rights_overview,
 )
+from app.store.erasure.requests import Erasure
 
 PAGE: Final = 50
 _CASE: Final = ("controller", "case_reference", "legal_basis")
@@ -61,14 +63,18 @@ def show_form(viewer: PrivacyViewer, request: Request, cursor: str | None = None
     """Show the empty form and a page of subjects; cursors contain no names."""
     found = subjects.list_subjects(viewer.tenant_id, ID.decode(cursor), PAGE)
     following = ID.encode(found.following)
-    return rendering.page(request, viewer, "privacy/subject", subject=None, known=found, following=following)
+    return rendering.page(
+        request, viewer, "privacy/subject", subject=None, carried=None, known=found, following=following
+    )
 
 
 @router.post("/subjects")
 def show_subject(acting: Asking, request: Request) -> Response:
     """Show a subject's data and preview an erasure. The subject is posted, so that it appears in no URL."""
-    given = read_as(NewErasure, {"subject": acting.form.get("subject", "")})
-    asked = ErasureOptions(requested_scope(given))
+    given = read_as(NewErasure, {name: acting.form.get(name, "") for name in ("subject", "request_id")})
+    carried = None if given.request_id is None else request_log.get(acting.tenant_id, given.request_id)
+    answered_by_erasure = carried is not None and carried.nature == "erasure"
+    asked = ErasureOptions(requested_scope(given), request_id=given.request_id if answered_by_erasure else None)
     new, matching = requests.preview(acting.tenant_id, asked)
     _, found_holds = requests.find_holds(acting.tenant_id, asked)
     near = subjects.find_near(acting.tenant_id, given.subject)
@@ -77,6 +83,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
         acting.viewer,
         "privacy/subject",
         subject=given.subject,
+        carried=carried,
         counts=subjects.get(acting.tenant_id, given.subject or ""),
         matching=matching,
         holds=found_holds,
@@ -87,7 +94,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
         controller_max=CONTROLLER_MAX_CHARACTERS,
         case_max=CASE_REFERENCE_MAX_CHARACTERS,
         grounds=HOLD_GROUNDS,
-        dates={law: legal_deadlines(law, new.requested_at) for law in LAWS},
+        dates={new.kind: new} if answered_by_erasure else {law: legal_deadlines(law, new.requested_at) for law in LAWS},
         grace=GRACE_DAYS,
         grace_max=GRACE_DAYS_MAX,
     )
@@ -112,13 +119,13 @@ def list_erasures(
 def erase(acting: Guarding) -> Response:
     """Request an erasure: hide the subject's data now and erase it after the grace period."""
     days = acting.form.get("grace_days", "").strip()
-    fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind", *_CASE)}
-    given = read_as(
-        NewErasure, {**fields, "reason": acting.reason, "grace_days": int(days) if days.isdecimal() else days}
-    )
+    fields: dict[str, Any] = {name: acting.form.get(name, "") for name in ("subject", "kind", "request_id", *_CASE)}
+    fields |= {"reason": acting.reason, "received_at": read_day(acting.form, "received")}
+    given = read_as(NewErasure, {**fields, "grace_days": int(days) if days.isdecimal() else days})
     retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
-    acting.record("request_erasure", given.kind)
-    new = requests.request(acting.tenant_id, requests.read_options(given), acting.key_id)
+    asked = requests.read_options(given)
+    acting.record("request_erasure", given.request_id or given.kind or "")
+    new = requests.request(acting.tenant_id, asked, acting.key_id)
     return redirect_back(f"/privacy/erasures/{new.erasure_id}", "erasing")
 
 
@@ -133,8 +140,9 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         for each in (found.report or {}).get("passes", ())
     ]
     ended = read_grace_end(viewer.tenant_id, found)
-    logged = request_log.find(viewer.tenant_id, erasure_id)
+    logged = request_log.find(viewer.tenant_id, found.erasure_id)
     partial_sent_at = logged.partial_sent_at if logged else None
+    report = found.report and found.report | {"status": found.status}
     return rendering.page(
         request,
         viewer,
@@ -145,7 +153,35 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         passes=passes,
         ended=ended,
         partial_sent_at=partial_sent_at,
+        counts=report and count_outcomes(report),
+        deadline_note=_describe_deadline(found, partial_sent_at),
+        mentions=mentions.list_mentions(viewer.tenant_id, found.erasure_id) if report else [],
+        records=document_texts.read(),
     )
+
+
+def _describe_deadline(erasure: Erasure, partial_sent_at: datetime | None) -> str:
+    """Return whether the legal deadline of an erasure was met, and by which answer; empty while nothing meets it."""
+    if erasure.due_at is None or erasure.cancelled_at is not None:
+        return ""
+    if partial_sent_at is not None:
+        return (
+            "met by the partial answer" if partial_sent_at <= erasure.due_at else "missed: the partial answer was late"
+        )
+    if erasure.verified_at is None:
+        return ""
+    return "met" if erasure.verified_at <= erasure.due_at else "missed: completed late"
+
+
+@router.post("/erasures/{erasure_id}/mentions")
+def review_mention(acting: Guarding, erasure_id: ErasureId) -> Response:
+    """Redact a text that means the erased person, or keep one that means somebody else."""
+    number = acting.form.get("number", "")
+    decision = "redact" if acting.form.get("decision") == "redact" else "keep"
+    given = read_as(MentionReview, {decision: [int(number) if number.isdecimal() else number]})
+    acting.record(f"{decision}_mention", erasure_id)
+    mentions.review(acting.tenant_id, erasure_id, given, acting.key_id)
+    return redirect_back(f"/privacy/erasures/{erasure_id}", "reviewed")
 
 
 @router.get("/erasures/{erasure_id}/report")
@@ -153,6 +189,8 @@ def show_report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
     """Return the printable report; its Content-Security-Policy allows only its own style, by digest."""
     found, actors = read_report(viewer.tenant_id, erasure_id), Actors(viewer.tenant_id)
     found["requested_by"] = actors.describe(found["requested_by"])
+    for text in found["operator_texts"]:
+        text["by"] = text["by"] and actors.describe(text["by"])
     if found["grace_ended"]:
         found["grace_ended"]["by"] = actors.describe(found["grace_ended"]["by"])
     page = report_page.render_report(found, document_texts.read())
@@ -185,10 +223,12 @@ def list_exports(viewer: PrivacyViewer, request: Request, cursor: str | None = N
 @router.post("/exports")
 def create_export(acting: Guarding) -> Response:
     """Request an export, which a job creates."""
-    fields = {name: acting.form.get(name, "") for name in ("subject", "kind", "law", "controller", "case_reference")}
-    given = read_as(NewExport, {**fields, "reason": acting.reason})
+    names = ("subject", "kind", "law", "request_id", "controller", "case_reference")
+    fields = {name: acting.form.get(name, "") for name in names}
+    fields |= {"reason": acting.reason, "received_at": read_day(acting.form, "received")}
+    given = read_as(NewExport, fields)
     retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
-    acting.record("request_export", given.kind)
+    acting.record("request_export", given.request_id or given.kind or "")
     export_requests.request_export(acting.tenant_id, given, acting.key_id)
     return redirect_back("/privacy/exports", "exporting")
 

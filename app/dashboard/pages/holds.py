@@ -56,7 +56,7 @@ def place_hold(acting: Guarding) -> Response:
         {
             "reason": acting.reason,
             **_hold_fields(acting.form.get("by", ""), acting.form.get("what", "")),
-            "ground": acting.form.get("ground") or None,
+            "ground": _read_ground(acting.form.get("ground", "")),
         },
     )
     meant = parse_scope(given)
@@ -71,6 +71,17 @@ def release_hold(acting: Guarding, hold_id: HoldId) -> Response:
     acting.record("release_hold", hold_id)
     legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id, acting.reason)
     return redirect_back(f"/privacy/holds/{hold_id}", "released")
+
+
+def _read_ground(ground: str) -> str | None:
+    """Return the chosen legal ground; None if the form says that there is none.
+
+    Raises:
+        Invalid: The form states neither a ground nor its absence.
+    """
+    if not ground:
+        raise Invalid(errors=[FieldError("ground", "is missing: choose a legal ground, or none")])
+    return None if ground == "none" else ground
 
 
 def _hold_fields(by: str, what: str) -> dict[str, Any]:

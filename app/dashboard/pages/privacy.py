@@ -10,7 +10,7 @@ from app.api.http.cursors import TIMED
 from app.api.http.path_ids import RequestId
 from app.dashboard import rendering
 from app.dashboard.access import Action, Guarding, PrivacyViewer
-from app.dashboard.forms import read_as
+from app.dashboard.forms import read_as, read_day
 from app.dashboard.pages.erasures import REPORT_HEADERS
 from app.dashboard.rendering import redirect_back
 from app.domain.privacy.case_details import (
@@ -79,7 +79,7 @@ def show_categories(viewer: PrivacyViewer, request: Request) -> Response:
 def create_request(acting: Guarding) -> Response:
     """Record a request received through another channel."""
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner", "controller", "case_reference")}
-    new = read_as(NewRequest, {**fields, "received_at": _midnight(acting, "received")})
+    new = read_as(NewRequest, {**fields, "received_at": read_day(acting.form, "received")})
     acting.record("enter_request", new.nature)
     request_log.create(acting.tenant_id, new)
     return redirect_back("/privacy", "entered")
@@ -108,7 +108,7 @@ def extend_request(acting: Guarding, request_id: RequestId) -> Response:
     fields = {
         "reason": acting.form.get("extension_reason", ""),
         "months": int(months) if (months := acting.form.get("months", "")).isdecimal() else months,
-        "notified_at": _midnight(acting, "notified"),
+        "notified_at": read_day(acting.form, "notified"),
     }
     extension = read_as(Extension, fields)
     acting.record("extend_request", request_id)
@@ -116,14 +116,8 @@ def extend_request(acting: Guarding, request_id: RequestId) -> Response:
     return redirect_back("/privacy", "extended")
 
 
-def _midnight(acting: Action, field: str) -> str:
-    """Return the beginning of the day in a field of the form, in UTC; empty without a day."""
-    day = acting.form.get(field, "")
-    return f"{day}T00:00:00Z" if day else ""
-
-
 def _read_notice(acting: Action) -> Notice:
-    return read_as(Notice, {"sent_at": _midnight(acting, "sent")})
+    return read_as(Notice, {"sent_at": read_day(acting.form, "sent")})
 
 
 @router.post("/requests/{request_id}/notice")

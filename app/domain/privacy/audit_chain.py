@@ -54,6 +54,7 @@ Action = Literal[
     "request_partly_answered",
     "retention_set",
     "retention_removed",
+    "texts_reviewed",
 ]
 
 SYSTEM: Final = "system"

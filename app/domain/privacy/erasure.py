@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -41,7 +42,8 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         ids: Ids of up to 1,000 memories, without other conditions.
         thread: Only data of this conversation.
         filter: Only memories that match these conditions.
-        kind: `gdpr` or `ccpa` for a request under that law, `user` for any other deletion.
+        kind: `gdpr` or `ccpa` for a request under that law, `user` for any other deletion. Default: the law of
+            `request_id`, otherwise `user`.
         grace_days: Days in which the erasure can be cancelled: 0 to 30 (default 30), under a law 0 to 14 (default 7).
         reason: The reason, up to 2,000 characters; stored until the erasure is finished.
         controller: Name and address of the company that answers the request, for the report; retained with it.
@@ -50,28 +52,47 @@ class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         legal_basis: Legal basis of the erasure, for the report. Under the GDPR a letter of Art. 17(1), `a` to `f`, or
             any text without personal data.
         dry_run: Only report what would be hidden and erased.
+        received_at: Time at which the request was received, if it is entered later; the legal deadline counts from it.
+            Default: now. It can't be in the future.
+        request_id: ID of an open request in the log that this erasure answers. The request keeps its ID, its time of
+            receipt, identity check, extension and deadline; `received_at` must be omitted.
     """
 
     subject: StorableName | None = None
     ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
     thread: StorableName | None = None
     filter: HoldFilter | None = None
-    kind: Law = "user"
+    kind: Law | None = None
     grace_days: Annotated[int, msgspec.Meta(ge=0, le=30)] | None = None
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
     controller: Controller | None = None
     case_reference: CaseReference | None = None
     legal_basis: LegalBasis | None = None
     dry_run: bool = False
+    received_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    request_id: UUID | None = None
+
+
+class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Decisions on texts that contain a part of an erased person's name, by their numbers in the list.
+
+    Attributes:
+        redact: Texts that mean the person: each is replaced by a fixed sentence.
+        keep: Texts that mean somebody else: they remain.
+    """
+
+    redact: tuple[int, ...] = ()
+    keep: tuple[int, ...] = ()
 
 
 def check_case_details(given: NewErasure) -> None:
-    """Check the texts that the report retains.
+    """Check the texts that the report retains; the law of a request in the log is checked when it is read.
 
     Raises:
         Invalid: The legal basis belongs to another law, or a text contains the erased subject.
     """
-    check_legal_basis(given.kind, given.legal_basis)
+    if given.request_id is None:
+        check_legal_basis(given.kind or "user", given.legal_basis)
     texts = {name: getattr(given, name) for name in ("controller", "case_reference", "legal_basis")}
     check_nameless(given.subject, **texts)
 

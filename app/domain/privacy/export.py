@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
+from uuid import UUID
 
 import msgspec
 
@@ -28,18 +29,26 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         subject: The person.
         kind: `access` for all stored and derived data, `portable` for the submitted data, in a reusable format.
-        law: Legal basis of the request; `user` if it refers to no law, which sets no legal deadlines.
+            Default: the right of `request_id`, otherwise `access`.
+        law: Legal basis of the request; `user` if it refers to no law, which sets no legal deadlines. Default: the law
+            of `request_id`, otherwise `user`.
         reason: The reason, up to 2,000 characters; stored until the export expires.
         controller: Name of the company that answers, for the letters; stored in the request log for 24 months.
         case_reference: Reference of the case or letter, stored with `controller`. It must not contain personal data.
+        received_at: Time at which the request was received, if it is entered later; the legal deadline counts from it.
+            Default: now. It can't be in the future.
+        request_id: ID of an open request in the log that this export answers. The request keeps its ID, its time of
+            receipt, identity check, extension and deadline; `received_at` must be omitted.
     """
 
     subject: StorableName
-    kind: ExportKind = "access"
-    law: Law = "user"
+    kind: ExportKind | None = None
+    law: Law | None = None
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
     controller: Controller | None = None
     case_reference: CaseReference | None = None
+    received_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    request_id: UUID | None = None
 
 
 _FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "external_id")

@@ -43,7 +43,14 @@ class LegalDeadlines:
     erase_after: datetime
 
 
-def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = None) -> LegalDeadlines:
+def legal_deadlines(
+    law: Law,
+    received_at: datetime,
+    grace_days: int | None = None,
+    *,
+    entered_at: datetime | None = None,
+    due_at: datetime | None = None,
+) -> LegalDeadlines:
     """Return the deadlines of an erasure.
 
     Args:
@@ -51,6 +58,8 @@ def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = No
         received_at: Time of receipt, with a time zone.
         grace_days: Length of the grace period, from 0; None for the law's default. The period is shortened if erasing
             would otherwise start later than `RESERVE` before `due_at`.
+        entered_at: Start of the grace period, if the request was entered after its receipt; None for `received_at`.
+        due_at: Deadline of a request that was extended; None for the law's deadline.
 
     Raises:
         Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.
@@ -60,10 +69,11 @@ def legal_deadlines(law: Law, received_at: datetime, grace_days: int | None = No
     if not 0 <= days <= days_max:
         raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {days_max}", days, days_max)])
     received_at = received_at.astimezone(UTC)
-    due_at = _due_at(law, received_at)
-    erase_after = received_at + timedelta(days=days)
+    entered_at = received_at if entered_at is None else entered_at.astimezone(UTC)
+    due_at = due_at or _due_at(law, received_at)
+    erase_after = entered_at + timedelta(days=days)
     if due_at is not None:
-        erase_after = min(erase_after, max(due_at - RESERVE, received_at))
+        erase_after = min(erase_after, max(due_at - RESERVE, entered_at))
     return LegalDeadlines(confirmation_deadline(law, received_at), due_at, erase_after)
 
 

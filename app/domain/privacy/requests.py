@@ -24,7 +24,7 @@ BASIS_MAX_CHARACTERS: Final = 500
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request to log manually because no API call logs it, such as a correction requested by mail.
+    """A request to log when it is received, such as a correction requested by mail.
 
     Attributes:
         nature: The right that the person exercises, such as erasure or access.
@@ -132,6 +132,7 @@ class PrivacyRequest:
             deadline is then met. None if no such letter is recorded.
         partial_recorded_at: Time at which that letter was recorded.
         partial_recorded_by: Id of the key with which that letter was recorded.
+        extended_by: Id of the key with which the extension was recorded; None also in records of earlier versions.
     """
 
     request_id: UUID
@@ -160,6 +161,7 @@ class PrivacyRequest:
     partial_sent_at: datetime | None = None
     partial_recorded_at: datetime | None = None
     partial_recorded_by: str | None = None
+    extended_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,17 @@ Likeness = Literal["exact", "case", "spelling", "email", "part", "similar", "spe
 
 _ORDER: Final[tuple[Likeness, ...]] = ("exact", "case", "spelling", "email", "speaker", "part", "similar")
 _NO_LETTERS: Final = {code: None for code in range(128) if not chr(code).isalnum()}
-_PART_MIN: Final = 3
+PART_MIN: Final = 3
 """Minimum letters of a name that counts as a part of another name."""
 _SIMILAR_MIN: Final = 4
 """Minimum letters of a name in which one letter may differ; two may differ from twice this number on."""
 _MISSPELT_MIN: Final = 6
 """Minimum letters of a name that is found misspelt in a text; shorter names are too close to ordinary words."""
 _UNSPACED_MIN: Final = 2
-_WORDS: Final = re.compile(r"[^\W_]+")
-_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff]")
+WORDS: Final = re.compile(r"[^\W_]+")
+UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff]")
 """Letters of languages that are written without spaces or append particles: Thai, Lao, Korean, Japanese, Chinese."""
-_MAILBOXES: Final = frozenset(
+MAILBOXES: Final = frozenset(
     {"admin", "contact", "hello", "help", "info", "mail", "noreply", "office", "sales", "service", "support", "team"}
 )
 """Local parts of e-mail addresses that name no person."""
@@ -87,7 +87,7 @@ def spelling_variants(name: str) -> list[str]:
     )
 
 
-def _letters(folded: str) -> str:
+def fold_letters(folded: str) -> str:
     """Return a folded name without accents, spaces and punctuation."""
     if folded.isascii():
         return folded if folded.isalnum() else folded.translate(_NO_LETTERS)
@@ -101,8 +101,8 @@ class NameMatcher:
         """Prepare the given name."""
         self._name = name
         self._folded = fold_name(name)
-        self._letters = _letters(self._folded)
-        self._local = _letters(self._folded.partition("@")[0]) if "@" in self._folded else self._letters
+        self._letters = fold_letters(self._folded)
+        self._local = fold_letters(self._folded.partition("@")[0]) if "@" in self._folded else self._letters
         self._distance_max = min(len(self._letters) // _SIMILAR_MIN, 2)
         self._chunks = list(_split(self._letters, 2 * self._distance_max + 1))
 
@@ -113,13 +113,13 @@ class NameMatcher:
         folded = fold_name(stored)
         if folded == self._folded:
             return "case"
-        letters = _letters(folded)
+        letters = fold_letters(folded)
         if letters and letters == self._letters:
             return "spelling"
-        local = _letters(folded.partition("@")[0]) if "@" in folded else letters
+        local = fold_letters(folded.partition("@")[0]) if "@" in folded else letters
         if local and local == self._local:
             return "email"
-        if min(len(letters), len(self._letters)) >= _PART_MIN and (
+        if min(len(letters), len(self._letters)) >= PART_MIN and (
             self._folded in folded or folded in self._folded or self._letters in letters or letters in self._letters
         ):
             return "part"
@@ -188,8 +188,8 @@ class NameFinder:
     def __init__(self, names: Iterable[str]) -> None:
         """Prepare the names."""
         forms = {form for name in names for form in _name_forms(name)}
-        self._unspaced = {form for form in forms if _UNSPACED.search(form) and len(form) >= _UNSPACED_MIN}
-        self._names = {form for form in forms if len(form) >= _PART_MIN} - self._unspaced
+        self._unspaced = {form for form in forms if UNSPACED.search(form) and len(form) >= _UNSPACED_MIN}
+        self._names = {form for form in forms if len(form) >= PART_MIN} - self._unspaced
         self._longest = max(map(len, self._names), default=0)
 
     def __bool__(self) -> bool:
@@ -198,7 +198,7 @@ class NameFinder:
 
     def is_in(self, text: str) -> bool:
         """Return True if a text contains one of the names."""
-        words = [_letters(fold_name(word)) for word in _words(text)]
+        words = [fold_letters(fold_name(word)) for word in _words(text)]
         if self._unspaced and any(name in "".join(words) for name in self._unspaced):
             return True
         return any(joined in self._names for joined in self._join(words))
@@ -222,7 +222,7 @@ class NameFinder:
         names = [name for name in self._names if len(name) >= _MISSPELT_MIN and name.isalpha()]
         found = set()
         for word in _words(text) if names else ():
-            letters = _letters(fold_name(word))
+            letters = fold_letters(fold_name(word))
             if word[0].islower() or not letters.isalpha() or letters in self._names:
                 continue
             if any(name[0] == letters[:1] and is_within_edits(name, letters, 1) for name in names):
@@ -237,8 +237,13 @@ def sought_names(names: Iterable[str]) -> list[str]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a text, without accents."""
+    return WORDS.findall(remove_accents(text))
+
+
+def remove_accents(text: str) -> str:
+    """Return a text without accents, in compatible characters (NFKD)."""
     plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text))
-    return _WORDS.findall("".join(sign for sign in plain if not unicodedata.combining(sign)))
+    return "".join(sign for sign in plain if not unicodedata.combining(sign))
 
 
 def _name_forms(name: str) -> Iterator[str]:
@@ -246,8 +251,8 @@ def _name_forms(name: str) -> Iterator[str]:
     folded = fold_name(name)
     if folded in ROLES:
         return
-    yield _letters(folded)
+    yield fold_letters(folded)
     if "@" in folded:
-        local = _letters(folded.partition("@")[0].partition("+")[0])
-        if local not in _MAILBOXES:
+        local = fold_letters(folded.partition("@")[0].partition("+")[0])
+        if local not in MAILBOXES:
             yield local

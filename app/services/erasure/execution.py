@@ -271,6 +271,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     erased_ids = sorted(set(ids).difference(held_ids))
     work_found = {name: step.find(tenant_id, erasure, erased_ids) for name, step in STEPS.items()}
     counts = {name: each.count for name, each in work_found.items()}
+    mentions = retained_texts.find_possible(tenant_id, erasure)
     shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -298,12 +299,12 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("residue was found: the plan is made and executed again",))
         if held_ids and not erasure.is_batch:
-            return _hold(tx, tenant_id, erasure, len(erased_ids), residue_counts, held_ids)
+            report = {"memories": len(erased_ids), "left": residue_counts, "mentions": mentions}
+            return _hold(tx, tenant_id, erasure, held_ids, **report)
         now = database.now(tx)
         finished = batch.settle(tx, tenant_id, erasure, held_ids) if erasure.is_batch else [erasure]
-        reports = build_report(
-            tx, tenant_id, finished, memories=1 if erasure.is_batch else len(ids), left=residue_counts, now=now
-        )
+        count = 1 if erasure.is_batch else len(ids)
+        reports = build_report(tx, tenant_id, finished, memories=count, left=residue_counts, now=now, mentions=mentions)
         rewrite_by = schedule_rewrites(tx, tenant_id, finished, now)
         anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
         request_log.store_answer(tx, tenant_id, list(reports), "done")
@@ -319,12 +320,14 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     return Step(0, {}, finished=True, notes=("verified: no residue was found",))
 
 
-def _hold(
-    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, erased: int, left: dict[str, int], held: list[UUID]
-) -> Step:
-    """Mark an erasure as held: the memories under a legal hold remain until the hold's release creates a job."""
+def _hold(tx: database.Transaction, tenant_id: UUID, erasure: Erasure, held: list[UUID], **report: Any) -> Step:
+    """Mark an erasure as held: the memories under a legal hold remain until the hold's release creates a job.
+
+    Args:
+        report: Further arguments of `build_report`.
+    """
     now = database.now(tx)
-    reports = build_report(tx, tenant_id, [erasure], memories=erased, left=left, now=now, held=held)
+    reports = build_report(tx, tenant_id, [erasure], now=now, held=held, **report)
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
     dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
     requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)

@@ -14,10 +14,10 @@ from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
+from app.services.erasure.residual_copies import RECIPIENTS_GO, describe_backups, list_copies
 from app.services.erasure.steps import STEPS
 from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
-from app.settings import settings
 from app.software_version import software_version
 from app.store.core import database
 from app.store.erasure import recipients, tombstones
@@ -31,11 +31,10 @@ REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
 _CASE_UNTIL: Final = "the tenant is removed"
-_RECIPIENTS_GO: Final = "by the recipients' own rules: notify the recipients"
 _CITED: Final[dict[Law, tuple[str, str]]] = {
-    "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{_RECIPIENTS_GO} (GDPR Art. 19)"),
-    "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{_RECIPIENTS_GO} (11 CCR 7022)"),
-    "user": (_CASE_GROUND, _RECIPIENTS_GO),
+    "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{RECIPIENTS_GO} (GDPR Art. 19)"),
+    "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{RECIPIENTS_GO} (11 CCR 7022)"),
+    "user": (_CASE_GROUND, RECIPIENTS_GO),
 }
 """By law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
@@ -58,6 +57,7 @@ def build_report(
     left: Mapping[str, int],
     now: datetime,
     held: Sequence[UUID] = (),
+    mentions: Mapping[str, Any] | None = None,
 ) -> dict[UUID, dict[str, Any]]:
     """Return the reports, by id, of erasures that are done, or done except for memories under legal hold.
 
@@ -67,6 +67,7 @@ def build_report(
         left: Rows found by the final scan, by step or table.
         now: End of the pass.
         held: Memories under legal hold.
+        mentions: Places of texts that contain a part of the erased person's name.
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values())
@@ -77,8 +78,8 @@ def build_report(
         "left": dict(left),
         "pseudonyms": {what: digest.hex() for what, digest in names.items()},
         "recipients": sent_to.list_recipients(tx, tenant_id),
-        "backups": _backups(now),
-        "elsewhere": _elsewhere(now),
+        "backups": describe_backups(now),
+        "elsewhere": list_copies(now),
         "versions": {
             "code": software_version(),
             "schema": recipients.schema(tx),
@@ -89,7 +90,7 @@ def build_report(
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
-        report["texts_redacted"] = erasure.texts_redacted
+        report |= {"texts_redacted": erasure.texts_redacted, "mentions": mentions}
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]
@@ -224,64 +225,6 @@ _REQUEST_LOG: Final = {
 }
 
 
-def _backups(now: datetime) -> dict[str, Any]:
-    days = settings().backup_days
-    return {
-        "kept_days": days,
-        "newest_affected_expires": (now + timedelta(days=days)).isoformat(),
-        "replayed_on_restore": True,
-    }
-
-
-def _elsewhere(now: datetime) -> list[dict[str, str]]:
-    """List copies that no query can reach, each with the event or time at which the copy disappears."""
-    later = now + timedelta(hours=settings().idempotency_hours)
-    rows = [{"where": where, "goes": goes, "code": code} for code, (where, goes) in _ELSEWHERE.items()]
-    for row in rows:
-        if row["code"] == "idempotency":
-            row |= {"goes": row["goes"].format(at=f"{later:%Y-%m-%d %H:%M} UTC"), "at": later.isoformat()}
-    return rows
-
-
-_ELSEWHERE: Final = {
-    "free_space": (
-        "deleted rows in PostgreSQL's files and indexes",
-        "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by VACUUM FULL",
-    ),
-    "samples": (
-        "PostgreSQL's samples of columns, for its plans",
-        (
-            "when autovacuum next analyses the tables, or immediately with ANALYZE. A table that has become empty "
-            "keeps its last sample: the runbook has the statement that deletes it"
-        ),
-    ),
-    "wal": ("PostgreSQL's write-ahead log", "as it is recycled, and with the backups that keep it"),
-    "idempotency": (
-        "responses stored under idempotency keys in Redis",
-        "by themselves, the last at {at}; they hold digests, so that a retry stores nothing again",
-    ),
-    "found_ids": (
-        "ids of memories that a conversation has recently found, in Redis",
-        "by themselves, an hour after its last search",
-    ),
-    "append_only_file": ("Redis's append-only file", "as Redis rewrites it"),
-    "query_vectors": (
-        "vectors of queries in the memory of processes",
-        "some minutes after the search; stored under digests made with a key of the process",
-    ),
-    "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
-    "recipients": (
-        "data sent to the recipients",
-        _RECIPIENTS_GO,
-    ),
-    "mentions": (
-        "mentions of the subject in other subjects' memories",
-        "only if these memories are erased too: they belong to the other subjects",
-    ),
-    "jobs": ("job arguments and results", "never stored: tasks carry only ids and store no results"),
-}
-
-
 def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     """Return an erasure's report with its dates.
 
@@ -297,6 +240,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)
         ended = find_grace_end(tx, tenant_id, erasure)
+        texts = _list_operator_texts(tx, tenant_id, erasure.report, logged)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -314,8 +258,9 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "counts": count_outcomes(erasure.report | {"status": erasure.status})._asdict(),
         "grace_ended": ended and ended._asdict(),
         "clocks": {
+            "received_at": erasure.arrived_at or erasure.requested_at,
             "requested_at": erasure.requested_at,
-            "confirm_by": confirmation_deadline(erasure.kind, erasure.requested_at),
+            "confirm_by": confirmation_deadline(erasure.kind, erasure.arrived_at or erasure.requested_at),
             "due_at": erasure.due_at,
             "grace_until": erasure.erase_after,
             "started_at": erasure.started_at,
@@ -324,10 +269,37 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "rewrite_by": erasure.rewrite_by,
             "rewritten_at": erasure.rewritten_at,
         },
+        "operator_texts": texts,
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
         **_cite_law(erasure.report, erasure.kind, is_logged=logged is not None),
     }
+
+
+def _list_operator_texts(
+    tx: database.Transaction, tenant_id: UUID, report: Mapping[str, Any], logged: PrivacyRequest | None
+) -> list[dict[str, Any]]:
+    """List the reasons that operators wrote about this erasure: who wrote each, when, and until when it is retained."""
+    texts: list[dict[str, Any]] = []
+    if logged is not None and logged.extended_at is not None:
+        texts.append(
+            {
+                "what": "reason of the extension",
+                "code": "extension",
+                "by": logged.extended_by,
+                "at": logged.extended_at,
+                "until": f"{KEPT_MONTHS} months after the answer",
+            }
+        )
+    hold_ids = list(read_delays(report))
+    for each in recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []:
+        shared = {"hold": str(each.hold_id), "until": _CASE_UNTIL}
+        placed = {"by": each.placed_by, "at": each.placed_at}
+        texts.append({"what": "reason of the legal hold", "code": "hold"} | placed | shared)
+        if each.has_release_reason:
+            released = {"by": each.released_by, "at": each.released_at}
+            texts.append({"what": "reason of the hold's release", "code": "release"} | released | shared)
+    return texts
 
 
 class GraceEnd(NamedTuple):
@@ -379,4 +351,6 @@ def _describe_extension(logged: PrivacyRequest | None) -> dict[str, Any] | None:
         "first_due_at": logged.first_due_at,
         "notified_at": logged.notice_sent_at,
         "reason": logged.extension_reason,
+        "recorded_by": logged.extended_by,
+        "recorded_at": logged.extended_at,
     }

@@ -17,6 +17,7 @@ from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
+from app.domain.privacy.case_details import check_legal_basis
 from app.domain.privacy.documents.letters import WAITS
 from app.domain.privacy.erasure import NewErasure, check_case_details, requested_scope
 from app.domain.privacy.legal_deadlines import Law
@@ -24,7 +25,8 @@ from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
 from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
-from app.services.privacy import retained_texts
+from app.services.privacy import recorded_requests
+from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit
 from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
@@ -53,20 +55,24 @@ class ErasureOptions:
 
     Attributes:
         scope: Conditions that select the memories.
-        law: Law under which the request is made.
+        law: Law under which the request is made; None for that of `request_id`, otherwise `user`.
         grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
         controller: Name of the company that answers, for the report; retained, as are `case_reference` and
             `legal_basis`.
+        received_at: Time of receipt of the request; None for now.
+        request_id: Request in the log that the erasure answers; None for a new request.
     """
 
     scope: Scope
-    law: Law = "user"
+    law: Law | None = None
     grace_days: int | None = None
     reason: str | None = None
     controller: str | None = None
     case_reference: str | None = None
     legal_basis: str | None = None
+    received_at: datetime | None = None
+    request_id: UUID | None = None
 
 
 def read_options(given: NewErasure) -> ErasureOptions:
@@ -84,6 +90,8 @@ def read_options(given: NewErasure) -> ErasureOptions:
         given.controller,
         given.case_reference,
         given.legal_basis,
+        given.received_at,
+        given.request_id,
     )
 
 
@@ -91,12 +99,15 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     """Return the erasure that a request would create and the number of matching memories, without writing anything.
 
     Raises:
-        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
+        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
+            the log is another one.
+        Conflict: The request in the log is answered, or has its erasure already.
     """
-    _check_nameless(tenant_id, asked)
+    recorded_requests.check_names(tenant_id, asked.scope.subject, _origin(asked), asked.legal_basis)
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
-        return _new(database.now(tx), asked, "nobody"), requests.count(tx, tenant_id, scope)
+        entry = recorded_requests.find_entry(tx, tenant_id, _origin(asked))
+        return _new(database.now(tx), asked, "nobody", entry), requests.count(tx, tenant_id, scope)
 
 
 def find_holds(tenant_id: UUID, asked: ErasureOptions) -> tuple[int, list[HoldInScope]]:
@@ -115,17 +126,19 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
         requested_by: Id of the caller's API key.
 
     Raises:
-        Invalid: The law doesn't allow this grace period, or a text that is retained names the subject.
+        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
+            the log is another one.
+        Conflict: The request in the log is answered, or has its erasure already.
         Unavailable: A memory listed in the scope is still in the ingest queue.
     """
-    _check_nameless(tenant_id, asked)
+    recorded_requests.check_names(tenant_id, asked.scope.subject, _origin(asked), asked.legal_basis)
     _check_stored(tenant_id, asked.scope.memory_ids or ())
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
-        new = _new(database.now(tx), asked, requested_by)
-        new = create(tx, tenant_id, new, _logged(new))
+        entry = recorded_requests.find_entry(tx, tenant_id, _origin(asked), locked=True)
+        new = create(tx, tenant_id, _new(database.now(tx), asked, requested_by, entry), entry)
         failpoints.trigger("erasure.before_commit")
     queues.nudge(queues.RIGHTS_TICK)
     return new
@@ -139,7 +152,8 @@ def create(
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
         new: The erasure, with its dates.
-        logged: Entry for the request log. None for the deletion of a memory, which the nightly run carries out.
+        logged: Entry for the request log, which replaces an earlier state of the entry. None for the deletion of a
+            memory, which the nightly run carries out.
         replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
     """
     requests.add(tx, tenant_id, new)
@@ -152,15 +166,17 @@ def create(
     if logged is not None:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
-        request_log.add(tx, tenant_id, logged)
+        request_log.put(tx, tenant_id, logged)
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
     return new
 
 
-def _check_nameless(tenant_id: UUID, asked: ErasureOptions) -> None:
-    texts = {name: getattr(asked, name) for name in ("controller", "case_reference", "legal_basis")}
-    retained_texts.check_texts(tenant_id, asked.scope.subject, **texts)
+def _origin(asked: ErasureOptions) -> RequestOptions:
+    """Return what the caller says about the request that the erasure answers."""
+    return RequestOptions(
+        *("erasure", asked.law, "kind", asked.request_id, asked.received_at, asked.controller, asked.case_reference)
+    )
 
 
 def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
@@ -178,21 +194,6 @@ def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
     stored_ids = links.resolve_ids(tx, tenant_id, scope.memory_ids)
     return replace(
         scope, memory_ids=list(dict.fromkeys(stored_ids.get(memory_id, memory_id) for memory_id in scope.memory_ids))
-    )
-
-
-def _logged(new: Erasure) -> PrivacyRequest:
-    confirm_by = legal_deadlines.legal_deadlines(new.kind, new.requested_at).confirm_by
-    return PrivacyRequest(
-        new.erasure_id,
-        "erasure",
-        new.kind,
-        "api",
-        new.requested_at,
-        confirm_by,
-        new.due_at,
-        controller=new.controller,
-        case_reference=new.case_reference,
     )
 
 
@@ -248,21 +249,22 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
     audit.append(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
-def _new(now: datetime, asked: ErasureOptions, requested_by: str) -> Erasure:
-    times = legal_deadlines.legal_deadlines(asked.law, now, asked.grace_days)
+def _new(now: datetime, asked: ErasureOptions, requested_by: str, entry: PrivacyRequest | None = None) -> Erasure:
+    """Return a new erasure with the id, dates and texts of its request; deletions of memories have no request."""
+    if entry is None:
+        after = now + timedelta(days=legal_deadlines.GRACE_DAYS["user"])
+        return Erasure(uuid4(), "user", "grace", asked.scope, None, now, requested_by, None, after)
+    check_legal_basis(entry.law, asked.legal_basis)
+    times = legal_deadlines.legal_deadlines(
+        entry.law, entry.received_at, asked.grace_days, entered_at=now, due_at=entry.due_at
+    )
     return Erasure(
-        uuid4(),
-        asked.law,
-        "grace",
-        asked.scope,
-        asked.reason,
-        now,
-        requested_by,
-        times.due_at,
-        times.erase_after,
-        controller=asked.controller,
-        case_reference=asked.case_reference,
+        *(entry.request_id, entry.law, "grace", asked.scope, asked.reason, now, requested_by),
+        *(times.due_at, times.erase_after),
+        controller=entry.controller,
+        case_reference=entry.case_reference,
         legal_basis=asked.legal_basis,
+        arrived_at=entry.received_at,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -17,12 +18,12 @@ from app import queues
 from app.clients.object_store import cold_store
 from app.domain.jobs import Step
 from app.domain.privacy.audit_chain import SYSTEM
-from app.domain.privacy.export import MEMORIES_MAX, NewExport
-from app.domain.privacy.legal_deadlines import legal_deadlines
-from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
+from app.domain.privacy.export import MEMORIES_MAX, ExportKind, NewExport
+from app.domain.privacy.requests import KEPT_MONTHS
 from app.domain.tiers import encryption
 from app.errors import Conflict, Unavailable, require_found
-from app.services.privacy import retained_texts
+from app.services.privacy import recorded_requests
+from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit, encryption_keys
 from app.settings import settings
 from app.store.core import database
@@ -44,19 +45,21 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
     """Request an export and create the job that writes it.
 
     Raises:
-        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, or no master key is set.
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, no master key is set, or the
+            request in the log is answered or carried out already.
         Unavailable: The subject's key has just been destroyed.
         Misconfigured: The master key has changed.
-        Invalid: A text that is retained names the subject.
+        Invalid: A text that is retained names the subject, or the request in the log is another one.
     """
-    retained_texts.check_texts(
-        tenant_id, given.subject, controller=given.controller, case_reference=given.case_reference
+    origin = RequestOptions(
+        *(given.kind, given.law, "law", given.request_id, given.received_at, given.controller, given.case_reference)
     )
+    recorded_requests.check_names(tenant_id, given.subject, origin)
     if settings().master_key is None:
         raise Conflict(NO_MASTER_KEY)
     owners = encryption_keys.load_owner_keys(tenant_id, {given.subject})
     owner = owners.by_subject[given.subject]
-    export_id, key = uuid4(), os.urandom(encryption.KEY_BYTES)
+    export_id, key = given.request_id or uuid4(), os.urandom(encryption.KEY_BYTES)
     wrapped = encryption_keys.wrap_record(tenant_id, export_id, key, owner, owners.keys[owner])
     with database.tenant(tenant_id) as tx:
         requests.lock_shared(tx, tenant_id)
@@ -67,28 +70,21 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
             raise Conflict(f"this subject has {memories} memories, and an export has at most {MEMORIES_MAX}")
         if wrapped_keys.read_owner_keys(tx, tenant_id, [owner], held=True).get(owner) != owners.wrapped[owner]:
             raise Unavailable("this subject was erased just now", retry_after_seconds=1)
+        entry = replace(recorded_requests.find_entry(tx, tenant_id, origin, locked=True), request_id=export_id)
+        if given.request_id is not None:  # an earlier attempt that failed; the new job deletes its objects
+            wrapped_keys.remove_records(tx, tenant_id, [export_id])
+            exports.remove(tx, tenant_id, export_id)
         wrapped_keys.add_records(tx, tenant_id, {export_id: wrapped})
         now = database.now(tx)
         job_id = uuid4()
         expires_at = now + timedelta(days=settings().export_days)
-        fields = (given.kind, given.subject, given.reason, given.law)
+        kind: ExportKind = "portable" if entry.nature == "portable" else "access"
+        fields = (kind, given.subject, given.reason, entry.law)
         new = Export(export_id, *fields, now, requested_by, job_id, expires_at)
         exports.add(tx, tenant_id, new)
         jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
-        deadlines = legal_deadlines(given.law, now)
-        logged = PrivacyRequest(
-            export_id,
-            given.kind,
-            given.law,
-            "api",
-            now,
-            deadlines.confirm_by,
-            deadlines.due_at,
-            controller=given.controller,
-            case_reference=given.case_reference,
-        )
-        request_log.add(tx, tenant_id, logged)
-        details = {"export": str(export_id), "kind": given.kind, "law": given.law}
+        request_log.put(tx, tenant_id, entry)
+        details = {"export": str(export_id), "kind": kind, "law": entry.law}
         audit.append(
             tx, tenant_id, "export_requested", requested_by, items=memories, subject=given.subject, details=details
         )

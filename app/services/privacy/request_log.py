@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
-from app.domain.ingest.memory import check_moment
 from app.domain.privacy.audit_chain import Action
 from app.domain.privacy.documents.letters import (
     NOT_HELD,
@@ -31,6 +30,7 @@ from app.domain.privacy.requests import (
 )
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.privacy import document_texts, retained_texts
+from app.services.privacy.recorded_requests import past_moment
 from app.services.security import audit
 from app.store.core import database
 from app.store.erasure import requests
@@ -57,13 +57,13 @@ class RequestSummary:
 
 
 def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
-    """Record a privacy request; requests for exports and erasures through the API are recorded automatically.
+    """Record a privacy request, which an erasure or export can carry out; others record their requests themselves.
 
     Raises:
         Invalid: The time of receipt is in the future.
     """
     with database.tenant(tenant_id) as tx:
-        received_at = _past_moment(tx, given.received_at, "received_at")
+        received_at = past_moment(tx, given.received_at, "received_at")
         deadlines = legal_deadlines(given.law, received_at)
         fields = (given.nature, given.law, given.manner, received_at)
         new = PrivacyRequest(
@@ -74,7 +74,7 @@ def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
             controller=given.controller,
             case_reference=given.case_reference,
         )
-        request_log.add(tx, tenant_id, new)
+        request_log.put(tx, tenant_id, new)
     return new
 
 
@@ -84,6 +84,15 @@ list_requests = database.in_tenant(request_log.list_requests)
 
 find = database.in_tenant(request_log.get)
 """Return a request by its id, or None if it doesn't exist."""
+
+
+def get(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
+    """Return a request.
+
+    Raises:
+        NotFound: This tenant has no such request.
+    """
+    return require_found(find(tenant_id, request_id), "request")
 
 
 def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
@@ -111,7 +120,7 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
     """
     with database.tenant(tenant_id) as tx:
         request = _lock_open(tx, tenant_id, request_id)
-        checked_at = _past_moment(tx, check.checked_at, "checked_at")
+        checked_at = past_moment(tx, check.checked_at, "checked_at")
         if checked_at < request.received_at:
             raise Invalid(errors=[FieldError("checked_at", _TOO_EARLY.format(received_at=request.received_at))])
         fields = {"method": check.method, "checked_at": checked_at, "checked_by": actor, "note": check.note}
@@ -154,7 +163,7 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
             raise Invalid(errors=[FieldError("notified_at", f"{fault}: too late for an extension")])
         if extension.dry_run:
             return replace(request, due_at=due_at, first_due_at=request.due_at, extension_reason=extension.reason)
-        request_log.store_extension(tx, tenant_id, request_id, due_at=due_at, reason=extension.reason)
+        request_log.store_extension(tx, tenant_id, request_id, due_at=due_at, reason=extension.reason, actor=actor)
         if sent_at is not None:
             request_log.store_notice(tx, tenant_id, request_id, sent_at, actor)
         extended_request = _get_or_404(tx, tenant_id, request_id)
@@ -228,7 +237,7 @@ def _sending_moment(tx: database.Transaction, request: PrivacyRequest, moment: d
     Raises:
         Invalid: The time is in the future or before the receipt of the request.
     """
-    sent_at = _past_moment(tx, moment, field)
+    sent_at = past_moment(tx, moment, field)
     if sent_at < request.received_at:
         raise Invalid(errors=[FieldError(field, "is before the receipt of the request")])
     return sent_at
@@ -268,21 +277,6 @@ def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> P
     if request.answer is not None:
         raise Conflict(f"this request is already answered: {request.answer}")
     return request
-
-
-def _past_moment(tx: database.Transaction, moment: datetime | None, field: str) -> datetime:
-    """Return a moment, or now if there is none.
-
-    Raises:
-        Invalid: The moment is in the future or can't be stored.
-    """
-    now = database.now(tx)
-    if moment is None:
-        return now
-    check_moment(moment, field)
-    if moment > now:
-        raise Invalid(errors=[FieldError(field, "is in the future")])
-    return moment
 
 
 def answer_request(

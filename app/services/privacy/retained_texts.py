@@ -7,23 +7,31 @@ names are the subject, and the speakers who occur only in memories about the sub
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from app.domain.privacy.case_details import check_nameless
 from app.domain.privacy.erasure import is_whole
+from app.domain.privacy.name_parts import NamePartFinder
 from app.domain.privacy.subject_names import NameFinder, fold_name, spelling_variants
 from app.store.core import database
 from app.store.erasure.references import as_word
 from app.store.erasure.requests import Erasure
 from app.store.memories import subjects
 from app.store.privacy import retained_texts
-from app.store.privacy.retained_texts import RetainedText
+from app.store.privacy.retained_texts import RetainedText, TextPlace
 
 WORDS_MAX: Final = 4
 """Maximum number of words of a name that is sought in texts after a restore."""
+MENTIONS_MAX: Final = 50
+"""Maximum number of texts with a part of a name that a report lists."""
+FREQUENT_MIN: Final = 10
+"""Number of texts that may contain a part of a name before the part can count as a frequent word."""
+FREQUENT_SHARE: Final = 0.1
+"""Share of all texts above which a part of a name counts as a frequent word, which alone doesn't list a text."""
 NAMES_MAX: Final = 20_000
 """Maximum number of names that texts may contain and that a restore compares with an entry of the ledger."""
 
@@ -94,6 +102,73 @@ def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) ->
     found = find_named(tx, tenant_id, erasure)
     retained_texts.redact(tx, tenant_id, found)
     return len(found)
+
+
+def find_possible(tenant_id: UUID, erasure: Erasure) -> dict[str, Any] | None:
+    """Return the places of texts that contain a part of the erased person's names, for the report.
+
+    Such a text may mean somebody else, so an operator decides about it; it isn't redacted. Decisions from an earlier
+    pass are retained.
+
+    Returns:
+        `texts`, at most `MENTIONS_MAX` places, and `more`, the number of further texts: those above the limit, and
+        those that contain only parts that occur in very many texts. None if the names have no parts.
+    """
+    subject = _erased_subject(erasure)
+    finder = NamePartFinder([] if subject is None else [subject, *(erasure.aliases or ())])
+    if subject is None or not finder.parts:
+        return None
+    with database.tenant(tenant_id) as tx:
+        texts = retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
+    found = {each.place: parts for each in texts if (parts := finder.find(each.text))}
+    tally = Counter(part for parts in found.values() for part in parts)
+    frequent = {part for part, count in tally.items() if count > max(FREQUENT_MIN, len(texts) * FREQUENT_SHARE)}
+    places = [place for place, parts in found.items() if parts - frequent][:MENTIONS_MAX]
+    earlier = {_place(each): each for each in ((erasure.report or {}).get("mentions") or {}).get("texts", ())}
+    listed = [earlier.get(place) or place._asdict() for place in places]
+    return {"texts": listed, "more": len(found) - len(places)}
+
+
+def _place(mention: Mapping[str, Any]) -> TextPlace:
+    return TextPlace(mention["table"], mention["column"], mention["key"])
+
+
+class MentionText(NamedTuple):
+    """A text that may mean an erased person, with its number in the erasure's report.
+
+    Attributes:
+        record_id: Id of the record; None for grounds of anonymised memories.
+        text: The text; None if it was redacted or deleted.
+        decision: `redact` or `keep`, by an operator; None while it isn't reviewed.
+    """
+
+    number: int
+    table: str
+    column: str
+    record_id: str | None
+    text: str | None
+    decision: str | None
+
+
+def read_mentions(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[MentionText]:
+    """Return the texts that may mean an erased person, in the order of the erasure's report."""
+    mentions = ((erasure.report or {}).get("mentions") or {}).get("texts", [])
+    current = retained_texts.read_texts(tx, tenant_id, [_place(each) for each in mentions])
+    return [
+        MentionText(
+            *(number, each["table"], each["column"], None if each["table"] == "anonymised" else each["key"]),
+            known and known.text,
+            each.get("decision"),
+        )
+        for number, each in enumerate(mentions, start=1)
+        for known in [current.get(_place(each))]
+    ]
+
+
+def redact_mentions(tx: database.Transaction, tenant_id: UUID, mentions: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the texts at these entries of a report by a fixed sentence."""
+    current = retained_texts.read_texts(tx, tenant_id, [_place(each) for each in mentions])
+    retained_texts.redact(tx, tenant_id, list(current.values()))
 
 
 def possible_names(texts: Sequence[str]) -> Iterator[str]:

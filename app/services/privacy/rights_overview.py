@@ -33,6 +33,7 @@ class RightsOverview:
         requests: Open requests, most urgent first; at most `REQUESTS_MAX`.
         more: Whether there are more open requests.
         erasing: Open requests that will be answered automatically when their erasure finishes.
+        exporting: Open requests that have an export.
         erasures: The latest requested erasures, except deletions of single memories.
         exports: The latest exports.
         holds: The latest holds that aren't released.
@@ -42,6 +43,7 @@ class RightsOverview:
     requests: list[Deadline]
     more: bool
     erasing: set[UUID]
+    exporting: set[UUID]
     erasures: list[Erasure]
     exports: list[Export]
     holds: list[Hold]
@@ -53,11 +55,13 @@ def read_overview(tenant_id: UUID) -> RightsOverview:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         open_requests = rights_overview.open_requests(tx, tenant_id, REQUESTS_MAX + 1)
+        ids = [request.request_id for request in open_requests]
         since = now - timedelta(days=KEPT_MONTHS * _DAYS_A_MONTH)
         return RightsOverview(
             sort_by_urgency(open_requests[:REQUESTS_MAX], now),
             len(open_requests) > REQUESTS_MAX,
-            rights_overview.filter_erasures(tx, tenant_id, [request.request_id for request in open_requests]),
+            rights_overview.filter_erasures(tx, tenant_id, ids),
+            rights_overview.filter_exports(tx, tenant_id, ids),
             rights_overview.list_requested(tx, tenant_id, None, SHOWN),
             exports.list_exports(tx, tenant_id, None, SHOWN),
             holds.list_holds(tx, tenant_id, None, SHOWN, released=False),

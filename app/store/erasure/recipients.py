@@ -58,6 +58,29 @@ GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold
 """  # noqa: S608 - constants only
 
 
+class HoldAuthors(NamedTuple):
+    """Who wrote the texts of a legal hold: its reason, and the reason of its release, if there is one."""
+
+    hold_id: UUID
+    placed_at: datetime
+    placed_by: str
+    released_at: datetime | None
+    released_by: str | None
+    has_release_reason: bool
+
+
+def hold_authors(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> list[HoldAuthors]:
+    """Return who wrote the texts of these holds, in order of placement; unknown holds are omitted."""
+    rows = driver_connection(tx).execute(_HOLD_AUTHORS, {"tenant": tenant_id, "ids": Uuids(hold_ids)}).fetchall()
+    return [HoldAuthors(*row) for row in rows]
+
+
+_HOLD_AUTHORS: Final = """
+SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '' FROM holds
+WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s) ORDER BY placed_at, hold_id
+"""
+
+
 def hold_times(
     tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]
 ) -> dict[UUID, tuple[datetime, datetime | None]]:

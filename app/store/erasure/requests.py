@@ -28,7 +28,7 @@ from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
-  controller, case_reference, legal_basis, aliases, texts_redacted"""
+  controller, case_reference, legal_basis, aliases, texts_redacted, arrived_at"""
 
 
 @precompile
@@ -55,6 +55,7 @@ class Erasure:
         legal_basis: A letter of GDPR Art. 17(1), or the operator's words.
         aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
         texts_redacted: Number of texts of operators that contained a name of the person.
+        arrived_at: Time of receipt of the request; None for deletions, and in rows of earlier versions.
     """
 
     erasure_id: UUID
@@ -83,6 +84,7 @@ class Erasure:
     legal_basis: str | None = None
     aliases: list[str] | None = None
     texts_redacted: int = 0
+    arrived_at: datetime | None = None
 
     @property
     def is_batch(self) -> bool:
@@ -141,9 +143,9 @@ def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
 
 _ADD: Final = text("""
 INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
-  erase_after, cut, started_at, batch_id, controller, case_reference, legal_basis)
+  erase_after, cut, started_at, batch_id, controller, case_reference, legal_basis, arrived_at)
 VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
-  :erase_after, :cut, :started_at, :batch_id, :controller, :case_reference, :legal_basis)
+  :erase_after, :cut, :started_at, :batch_id, :controller, :case_reference, :legal_basis, :arrived_at)
 """)
 
 

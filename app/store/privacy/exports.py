@@ -72,6 +72,14 @@ VALUES (:tenant, 'running', {", ".join(f":{name}" for name in _GIVEN.split(", ")
 """)  # noqa: S608 - constants only
 
 
+def remove(tx: Connection, tenant_id: UUID, export_id: UUID) -> None:
+    """Delete an export's row, if there is one."""
+    tx.execute(_REMOVE, {"tenant": tenant_id, "export_id": export_id})
+
+
+_REMOVE: Final = text("DELETE FROM exports WHERE tenant_id = :tenant AND export_id = :export_id")
+
+
 def get(tx: Connection, tenant_id: UUID, export_id: UUID, *, locked: bool = False) -> Export | None:
     """Return an export by its id, optionally with its row locked, or None if it doesn't exist."""
     row = tx.execute(_GET_LOCKED if locked else _GET, {"tenant": tenant_id, "export_id": export_id}).one_or_none()

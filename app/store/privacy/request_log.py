@@ -17,13 +17,14 @@ COLUMNS: Final = ", ".join(_NAMES)
 """The columns of a request, in the order of the fields of `PrivacyRequest`."""
 
 
-def add(tx: Connection, tenant_id: UUID, new: PrivacyRequest) -> None:
-    """Insert a request."""
-    tx.execute(_ADD, {"tenant": tenant_id} | {name: getattr(new, name) for name in new.__slots__})
+def put(tx: Connection, tenant_id: UUID, new: PrivacyRequest) -> None:
+    """Insert a request, or replace the request with the same id."""
+    tx.execute(_PUT, {"tenant": tenant_id} | {name: getattr(new, name) for name in new.__slots__})
 
 
-_ADD: Final = text(f"""
+_PUT: Final = text(f"""
 INSERT INTO privacy_requests (tenant_id, {COLUMNS}) VALUES (:tenant, {", ".join(f":{name}" for name in _NAMES)})
+ON CONFLICT (tenant_id, request_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _NAMES[1:])}
 """)  # noqa: S608 - constants only
 
 
@@ -100,16 +101,18 @@ WHERE tenant_id = :tenant AND request_id = ANY (CAST(:ids AS uuid[])) AND identi
 """)
 
 
-def store_extension(tx: Connection, tenant_id: UUID, request_id: UUID, *, due_at: datetime, reason: str) -> None:
+def store_extension(
+    tx: Connection, tenant_id: UUID, request_id: UUID, *, due_at: datetime, reason: str, actor: str
+) -> None:
     """Move the deadline of a request, and of the erasure with the same id, to the end of an extension."""
     values = {"tenant": tenant_id, "request_id": request_id, "due_at": due_at}
-    tx.execute(_EXTEND, values | {"reason": reason})
+    tx.execute(_EXTEND, values | {"reason": reason, "actor": actor})
     tx.execute(_EXTEND_ERASURE, values)
 
 
 _EXTEND: Final = text("""
 UPDATE privacy_requests SET first_due_at = due_at, due_at = :due_at, extended_at = now(),
-  extension_reason = :reason
+  extension_reason = :reason, extended_by = :actor
 WHERE tenant_id = :tenant AND request_id = :request_id
 """)
 _EXTEND_ERASURE: Final = text("""

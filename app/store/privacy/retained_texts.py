@@ -6,6 +6,7 @@ An erasure replaces the texts that contain the erased person's name. Rows, dates
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,14 @@ SPEAKERS_MAX: Final = 50_000
 is."""
 
 
+class TextPlace(NamedTuple):
+    """The place of a text: table, column and key of its row, which contain no words of the text."""
+
+    table: str
+    column: str
+    key: str
+
+
 class RetainedText(NamedTuple):
     """A text, with the table, column and key of its row.
 
@@ -34,6 +43,12 @@ class RetainedText(NamedTuple):
     key: str
     text: str
     subject: str | None = None
+
+    @property
+    def place(self) -> TextPlace:
+        """The place of the text. A ground is its own key, so a digest stands for it."""
+        key = sha256(self.key.encode()).hexdigest() if self.table == "anonymised" else self.key
+        return TextPlace(self.table, self.column, key)
 
 
 # By table: its key, its columns with texts, and the rows whose texts may stay. The reason of an erasure is deleted when
@@ -104,6 +119,18 @@ def list_texts(tx: Connection, tenant_id: UUID, erasure_id: UUID, subject: str, 
     """
     values = {"tenant": tenant_id, "erasure": erasure_id, "subject": subject, "word": word, "redacted": REDACTED}
     return [RetainedText(*row) for row in driver_connection(tx).execute(_LIST.encode(), values).fetchall()]
+
+
+def read_texts(tx: Connection, tenant_id: UUID, places: Sequence[TextPlace]) -> dict[TextPlace, RetainedText]:
+    """Return the texts that are still stored at these places and weren't redacted."""
+    values = {"tenant": tenant_id, "erasure": UUID(int=0), "subject": "", "word": r"\A\Z", "redacted": REDACTED}
+    tables = sorted({each.table for each in places})
+    statements = [_select(table) for table in tables] + ([_REPORTS] if "erasures" in tables else [])
+    if not statements:
+        return {}
+    rows = driver_connection(tx).execute(" UNION ALL ".join(statements).encode(), values).fetchall()
+    texts = (RetainedText(*row) for row in rows)
+    return {each.place: each for each in texts if each.place in places}
 
 
 def list_all(tx: Connection, tenant_id: UUID) -> list[str]:

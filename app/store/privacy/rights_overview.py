@@ -37,6 +37,19 @@ SELECT erasure_id FROM erasures WHERE tenant_id = :tenant AND erasure_id = ANY (
 """)
 
 
+def filter_exports(tx: Connection, tenant_id: UUID, request_ids: list[UUID]) -> set[UUID]:
+    """Return the request ids to which an export belongs that hasn't failed."""
+    return set(tx.execute(_EXPORTS_AMONG, {"tenant": tenant_id, "ids": request_ids}).scalars())
+
+
+_EXPORTS_AMONG: Final = text("""
+SELECT export_id FROM exports AS export
+WHERE tenant_id = :tenant AND export_id = ANY (CAST(:ids AS uuid[])) AND NOT EXISTS (
+  SELECT FROM jobs
+  WHERE jobs.job_id = export.job_id AND export.status = 'running' AND jobs.status IN ('failed', 'cancelled'))
+""")
+
+
 def list_requested(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int) -> Page[Erasure]:
     """Return a page of erasures in the request log, latest request first.
 

@@ -27,6 +27,7 @@ def place(api: Api, **given: Any) -> dict[str, Any]:
 def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
     api.remember({"text": "x", "subject": "ann", "tags": ["a"]}, {"text": "y", "subject": "ann"})
     placed = place(api, subject="ann", filter={"tags": ["a"], "after": "2026-01-01T00:00:00Z"})
+    assert placed.pop("ground_warning").startswith("no legal ground is stated")
     assert placed.keys() == SHAPE
     assert (placed["memory_ids"], placed["subject"]) == (None, "ann")
     assert placed["filter"] == {"tags": ["a"], "after": "2026-01-01T00:00:00Z"}
@@ -45,7 +46,11 @@ def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
 def test_a_dry_run_counts_and_places_nothing(api: Api) -> None:
     api.remember({"text": "x", "subject": "ann"}, {"text": "y", "subject": "ann"})
     answer = api.post(PATH, json={"reason": "case 17", "subject": "ann", "dry_run": True})
-    assert (answer.status_code, answer.json()) == (200, {"memories": 2, "hidden": 0})
+    counted = answer.json()
+    assert counted.pop("ground_warning").startswith("no legal ground is stated")
+    assert (answer.status_code, counted) == (200, {"memories": 2, "hidden": 0})
+    grounded = {"reason": "case 17", "subject": "ann", "dry_run": True, "ground": "archiving"}
+    assert api.post(PATH, json=grounded).json() == {"memories": 2, "hidden": 0}
     assert api.get(PATH).json()["holds"] == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.documents.texts import ENGLISH, Texts, parse_translation
 from app.errors import Misconfigured
 from app.services.erasure.report import read_report
+from app.services.privacy import rights_overview
 from tests.api.caller import Api
 from tests.services.due_deletions import UNFINISHED, worked
 
@@ -83,7 +85,7 @@ def test_the_letter_states_the_case_the_basis_and_the_counts(api: Api) -> None:
         "the erasure of all data about one person was requested under the General Data Protection Regulation (GDPR).",
         "Legal basis: GDPR Art. 17(1)(b): consent was withdrawn",
         "2 memories in scope were found and hidden",
-        "2 memories were erased, together with all other data derived from them",
+        "2 memories were erased, together with the data derived from them",
         "found no remaining data in scope. Section 4 states the data that is retained.",
         "No memory in scope is retained on a legal ground.",
         "Backups are retained for 30 days, according to the setting of this service. The newest backup that can",
@@ -236,3 +238,27 @@ def test_the_report_of_a_filter_names_no_person(api: Api) -> None:
         worked(api.service, UNFINISHED)
         page = render_report(read_report(api.tenant.tenant_id, erasure_id))
         assert f"the erasure of {said} was requested without reference to a law" in visible(page)
+
+
+def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_key_store(api: Api) -> None:
+    api.remember({"text": "kept", "subject": "ann", "tags": ["a"]}, {"text": "gone", "subject": "ann"})
+    hold = api.post(HOLDS, json={"reason": "a lawsuit", "subject": "ann", "filter": {"tags": ["a"]}}).json()["id"]
+    received_at = (datetime.now(UTC) - timedelta(days=3)).replace(microsecond=0)
+    made = {"subject": "ann", "kind": "gdpr", "grace_days": 7, "received_at": received_at.isoformat()}
+    erasure_id = api.post(ERASURES, json=made).json()["id"]
+    assert api.post(f"/v1/privacy/requests/{erasure_id}/extend", json={"reason": "many requests"}).is_success
+    rights_overview.start_now(api.tenant.tenant_id, UUID(erasure_id))
+    worked(api.service, UNFINISHED)
+    text = read_page(api, erasure_id)
+    day = f"{received_at.day} {received_at:%B %Y}"
+    assert f"On {day}, the erasure of all data about one person was requested under the General Data" in text
+    assert "The request was entered in this service on" in text
+    assert f"Request received {day}" in text
+    assert "Reason stated for the extension: many requests" in text
+    assert "Erasing finished, except for data under legal hold" in text
+    author = f"by the operator or with the API key {api.tenant.key_id}"
+    for written, place in (("extending the deadline", "in the request log"), (f"legal hold {hold}", "with the record")):
+        assert re.search(rf"The reason for {written}, written on [\w ]+ {author}: retained {place}", text)
+    assert "The operator stated no legal ground." in text
+    assert "Backups of the key store" in text
+    assert "a lawsuit" not in text

@@ -178,6 +178,7 @@ def test_letters_state_the_case_and_follow_the_state_of_the_request(api: Api) ->
     assert "Legal ground: GDPR Art. 12(5)(b)" in refusal
     assert "supervisory authority" in refusal
     assert letter("completion").status_code == 409
+    assert letter("acknowledgement").status_code == 409
     assert letter("poem").status_code == 422
     assert api.get(f"{REQUESTS}/{uuid4()}/letters/acknowledgement").status_code == 404
 
@@ -307,3 +308,22 @@ def test_an_answer_confirms_no_receipt(api: Api, answer: str) -> None:
     log = {each["request_id"]: each for each in api.get(REQUESTS).json()["requests"]}
     assert log[silent["request_id"]]["confirmed_at"] is None
     assert log[confirmed["request_id"]]["confirmed_at"] is not None
+
+
+def test_a_recorded_request_is_read_and_carried_out_through_the_api(api: Api) -> None:
+    api.remember({"text": "heron", "subject": "ann"})
+    made = record(api, "gdpr", "erasure")
+    assert api.get(path(made)).json() == made
+    ours = {"subject": "ann", "request_id": made["id"]}
+    would = api.post(ERASURES, json=ours | {"dry_run": True}).json()
+    assert (would["received_at"], would["due_at"]) == (made["received_at"], made["due_at"])
+    assert fields(api.post(ERASURES, json=ours | {"received_at": made["received_at"]})) == ["received_at"]
+    assert fields(api.post(ERASURES, json=ours | {"kind": "ccpa"})) == ["kind"]
+    assert fields(api.post(ERASURES, json=ours | {"request_id": str(uuid4())})) == ["request_id"]
+    done = api.post(ERASURES, json=ours).json()
+    assert (done["id"], done["kind"], done["received_at"]) == (made["id"], "gdpr", made["received_at"])
+    assert (done["controller"], done["case_reference"]) == tuple(CASE.values())
+    assert api.post(ERASURES, json=ours).status_code == 409
+    assert [each["id"] for each in api.get(REQUESTS).json()["requests"]] == [made["id"]]
+    future = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    assert fields(api.post("/v1/privacy/exports", json={"subject": "bob", "received_at": future})) == ["received_at"]

@@ -60,7 +60,36 @@ def test_it_is_done_without_a_question_where_that_is_wanted(cli: Cli, api: Stub)
     api.replies[f"POST {PATH}"] = Reply(202, ERASURE)
     done = cli("erase", "--id", "m1", "--id", "m2", "--grace-days", "0", "--yes")
     assert "e1: 3 memories hidden. 3 will be erased permanently after 2026-03-14 11:00 UTC" in done.out
-    assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "kind": "user", "grace_days": 0}]
+    assert [asked.json for asked in api.asked] == [{"ids": ["m1", "m2"], "grace_days": 0}]
+
+
+def test_a_recorded_request_and_a_time_of_receipt_are_sent(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(202, ERASURE | {"erase_after": ERASURE["requested_at"]})
+    done = cli("erase", "--id", "m1", "--request", "r1", "--yes")
+    assert "3 will be erased permanently at once, which can't be cancelled" in done.out
+    cli("erase", "--id", "m1", "--law", "gdpr", "--received", "2026-03-02", "--yes")
+    assert [asked.json for asked in api.asked] == [
+        {"ids": ["m1"], "request_id": "r1"},
+        {"ids": ["m1"], "kind": "gdpr", "received_at": "2026-03-02T00:00:00+00:00"},
+    ]
+
+
+def test_two_holds_are_named_until_both_are_released(cli: Cli, api: Stub) -> None:
+    holds = [{"hold_id": f"h{number}", "memories": 1, "ground": None} for number in (1, 2)]
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD | {"holds": holds})
+    assert "1 stays under legal holds h1 and h2 until all are released." in cli("erase", "--id", "m", "--dry-run").out
+
+
+def test_texts_that_may_mention_the_subject_are_listed_and_decided_on(cli: Cli, api: Stub) -> None:
+    mention = {"number": 1, "table": "holds", "column": "reason", "record_id": "h1", "text": "Chen", "decision": None}
+    api.replies[f"GET {PATH}/e1/mentions"] = Reply(200, {"mentions": [mention], "more": 2})
+    shown = cli("privacy", "mentions", "e1").out
+    assert "holds.reason" in shown
+    assert "not listed: 2 further texts" in shown
+    api.replies[f"POST {PATH}/e1/mentions"] = Reply(200, {"mentions": [mention | {"text": None, "decision": "redact"}]})
+    assert cli("privacy", "mentions", "e1", "--redact", "1", given="n\n").code == 1
+    assert "(removed)" in cli("privacy", "mentions", "e1", "--redact", "1", "--keep", "2", "--yes").out
+    assert api.asked[-1].json == {"redact": [1], "keep": [2]}
 
 
 def test_a_dry_run_only_tells(cli: Cli, api: Stub) -> None:
@@ -93,7 +122,7 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "grace period ends  2026-03-14 11:00 UTC" in shown
     assert "hidden at once     3" in shown
     assert "hidden at once" in listed
-    assert "request id         e1" in shown
+    assert "request ID         e1" in shown
     assert "request id" in listed
 
 
@@ -103,7 +132,7 @@ def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     asked = cli("privacy", "cancel", "e1", given="n\n")
     assert asked.code == 1
     assert "Restore all hidden memories (3 hidden at 2026-03-07 11:00 UTC, plus later matches)?" in asked.err
-    assert "request ID e1: cancelled at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
+    assert "Request ID e1: cancelled at 2026-03-08 09:30 UTC" in cli("privacy", "cancel", "e1", "--yes").out
 
 
 def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
@@ -129,7 +158,7 @@ def test_the_outcome_and_the_end_of_the_grace_period_are_shown(cli: Cli, api: St
     more = {"counts": counts, "grace_ended": {"at": "2026-03-08T11:00:00Z", "by": "k1"}, "stores": stores}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
-    assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold, 0 remaining" in shown
+    assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold\n" in shown
     assert "grace period  ended early with key k1" in shown
     assert ["the", "key", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
 

@@ -37,12 +37,15 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
     }
     assert json.loads(cli("hold", "place", "m1", "m2", "--reason", "x", "--yes", "--json").out) == HOLD
     assert api.asked[-1].json == {"memory_ids": ["m1", "m2"], "reason": "x"}
+    assert "warning: no legal ground is stated" in done.err
+    grounded = cli("hold", "place", "m1", "--reason", "x", "--ground", "archiving", "--yes", "--json")
+    assert grounded.err == ""
 
 
 def test_a_dry_run_says_what_a_hold_would_be_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     done = cli("hold", "place", "--subject", "ann", "--reason", "x", "--dry-run")
-    assert done.out == "Would hold 3 memories (and 1 hidden by pending erasures).\n"
+    assert "Would hold 3 memories (and 1 hidden by pending erasures). Note: no legal ground is stated" in done.out
     assert api.asked[0].json == {"subject": "ann", "reason": "x", "dry_run": True}
     assert json.loads(cli("hold", "place", "m1", "--reason", "x", "--dry-run", "--json").out) == COUNTS
 

@@ -1,4 +1,4 @@
-"""`ebbing privacy identity`, `extend` and `letter`."""
+"""`ebbing privacy record`, `confirm`, `complete`, `show`, `identity`, `extend` and `letter`."""
 
 from __future__ import annotations
 
@@ -64,3 +64,35 @@ def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path:
     assert page.read_text() == "Dear"
     done = cli("privacy", "letter", "r1", "extension", "--html", str(page), "--json")
     assert (json.loads(done.out), done.err) == ({"letter": "extension", "html": str(page)}, "")
+
+
+def test_a_request_is_recorded_confirmed_and_completed(cli: Cli, api: Stub) -> None:
+    api.replies["POST /v1/privacy/requests"] = Reply(201, REQUEST | {"received_at": "2026-03-07T11:00:00Z"})
+    given = ("--law", "gdpr", "--channel", "letter", "--received", "2026-03-07", "--case", "D1")
+    done = cli("privacy", "record", "correction", *given)
+    assert done.out == "Request ID r1: recorded as received on 2026-03-07, to be answered by 2026-06-07\n"
+    assert api.asked[0].json == {
+        "nature": "correction",
+        "law": "gdpr",
+        "manner": "letter",
+        "received_at": "2026-03-07T00:00:00+00:00",
+        "case_reference": "D1",
+    }
+    api.replies[f"POST {PATH}/confirm"] = Reply(200, REQUEST | {"confirmed_at": "2026-03-08T11:00:00Z"})
+    assert cli("privacy", "confirm", "r1").out == "r1: receipt confirmed on 2026-03-08\n"
+    api.replies[f"POST {PATH}/complete"] = Reply(200, REQUEST | {"answered_at": "2026-03-09T11:00:00Z"})
+    assert cli("privacy", "complete", "r1", given="n\n").code == 1
+    assert cli("privacy", "complete", "r1", "--yes").out == "r1: completed on 2026-03-09\n"
+
+
+def test_a_request_without_an_erasure_is_shown_with_its_export(cli: Cli, api: Stub) -> None:
+    request = REQUEST | {"nature": "access", "law": "gdpr", "answer": None, "basis": None, "case_reference": "D1"}
+    api.replies[f"GET {PATH}"] = Reply(200, request)
+    shown = cli("privacy", "show", "r1")
+    assert (shown.code, "answer             open" in shown.out, "export " in shown.out) == (0, True, False)
+    export = {"status": "ready", "counts": {"memories.jsonl": 2}, "expires_at": "2026-04-07T11:00:00Z"}
+    api.replies["GET /v1/privacy/exports/r1"] = Reply(200, export)
+    shown = cli("privacy", "show", "r1")
+    assert "export             ready (2 in memories.jsonl)" in shown.out
+    assert json.loads(cli("privacy", "show", "r1", "--json").out) == request | {"export": export}
+    assert cli("privacy", "show", "nothing").code == 1

@@ -18,6 +18,7 @@ LetterKind = Literal["acknowledgement", "extension", "refusal", "completion", "p
 LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
 NOT_HELD: Final = "only an erasure that waits for a legal hold is partly completed: this request has none"
 _MISSING: Final[dict[LetterKind, str]] = {
+    "acknowledgement": "this request is already answered: send its answer instead",
     "extension": "this request has no extension: record the extension first",
     "refusal": "this request isn't denied: record the denial first",
     "completion": "this request isn't completed: record the completion first",
@@ -75,7 +76,7 @@ def describe_ground(law: str, ground: str | None, texts: Texts) -> str | None:
 def _is_possible(letter: LetterKind, request: PrivacyRequest, *, is_held: bool) -> bool:
     match letter:
         case "acknowledgement":
-            return True
+            return request.answer is None
         case "extension":
             return request.extended_at is not None
         case "refusal":

@@ -10,7 +10,7 @@ from app.domain.privacy.documents import html
 from app.domain.privacy.documents.report_counts import count_deleted_before, count_retained, count_unplanned
 from app.domain.privacy.documents.texts import Texts, read_moment
 
-DONE, RETAINED, COPIES = 2, 4, 5
+DONE, CHECK, RETAINED, COPIES = 2, 3, 4, 5
 """Numbers of the sections that sections and appendices refer to."""
 SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
 """Letters of the appendices."""
@@ -21,7 +21,7 @@ def render_appendices(report: Mapping[str, Any], texts: Texts) -> str:
     contents = {
         "systems": _systems(report, texts),
         "passes": _passes(report, texts),
-        "dates": _dates(report["clocks"], texts),
+        "dates": _dates(report, texts),
         "hosts": html.table(
             texts,
             [texts.text(f"report.hosts.{name}") for name in ("host", "purposes", "calls", "first", "last")],
@@ -67,8 +67,28 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
     listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
     indexes = texts.text("report.systems.indexes", done=DONE)
     return "".join(
-        [*map(html.paragraph, notes), table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)]
+        [
+            *map(html.paragraph, notes),
+            *(table, *map(html.paragraph, more), html.items(listed), html.paragraph(indexes)),
+            _mentions(report, texts),
+        ]
     )
+
+
+def _mentions(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the records of texts that may mean the person, with the decisions about them."""
+    found = report.get("mentions") or {"texts": (), "more": 0}
+    lines = []
+    for number, each in enumerate(found["texts"], start=1):
+        key, at = f"report.systems.{each.get('decision') or 'undecided'}", texts.day(each.get("at"))
+        values = {"number": number, "record": texts.text(f"records.{each['table']}_{each['column']}")}
+        values |= {"record_id": each["key"], "decision": texts.text(key, at=at)}
+        name = "mention_ground" if each["table"] == "anonymised" else "mention"
+        lines.append(texts.text(f"report.systems.{name}", **values))
+    content = html.paragraph(texts.text("report.systems.mentions")) + html.items(lines) if lines else ""
+    if found["more"]:
+        content += html.paragraph(texts.count("report.systems.mentions_more", found["more"]))
+    return content
 
 
 def _figure(row: Mapping[str, Any], name: str) -> int:
@@ -115,7 +135,12 @@ def _passes(report: Mapping[str, Any], texts: Texts) -> str:
     return content
 
 
-def _dates(clocks: Mapping[str, Any], texts: Texts) -> str:
+def _dates(report: Mapping[str, Any], texts: Texts) -> str:
+    clocks = dict(report["clocks"])
+    if report["status"] == "held":
+        clocks["pass_finished_at"] = clocks.pop("finished_at")
+    if clocks["grace_until"] == clocks["requested_at"]:
+        del clocks["grace_until"]
     names = (name for name in texts.keys("report.dates") if name != "title")
     shown = {texts.text(f"report.dates.{name}"): clocks[name] for name in names if clocks.get(name)}
     return html.pairs(texts, shown)

@@ -9,6 +9,7 @@ from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
 from app.domain.privacy.documents.letters import describe_ground
 from app.domain.privacy.documents.report_appendix import (
+    CHECK,
     COPIES,
     DONE,
     HOSTS,
@@ -65,10 +66,12 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
 def _summary(report: Mapping[str, Any], texts: Texts) -> str:
     """Return the sentence with the numbers that matter, and what it doesn't count."""
     counts = count_outcomes(report)
-    values = {"erased": counts.erased, "held": counts.held, "left": counts.left}
     lines = [texts.text("report.summary.nothing")]
-    if counts.in_scope or counts.left:
+    if counts.in_scope:
+        values = {"erased": counts.erased, "held": counts.held}
         lines = [texts.count("report.summary.memories", counts.in_scope, **values)]
+    if counts.left:
+        lines.append(texts.count("report.summary.left", counts.left, check=CHECK))
     if counts.systems:
         lines.append(texts.count("report.summary.systems", counts.systems, done=DONE))
     if counts.anonymised:
@@ -82,9 +85,12 @@ def _summary(report: Mapping[str, Any], texts: Texts) -> str:
 def _request(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, law = report["clocks"], report["kind"]
     scope = report.get("scope") or next(iter(report["pseudonyms"]), "other")
+    received_at = texts.day(clocks.get("received_at") or clocks["requested_at"])
+    is_later = received_at != texts.day(clocks["requested_at"])
     values = {"requested_at": clocks["requested_at"], "scope": texts.text(f"scope.{scope}")}
+    values |= {"received_at": received_at, "law": texts.text(f"law.{law}")}
     lines = [
-        texts.text("report.request.made", **values, law=texts.text(f"law.{law}")),
+        texts.text("report.request.received" if is_later else "report.request.made", **values),
         texts.text("report.request.basis", basis=describe_basis(law, report.get("legal_basis"), texts)),
     ]
     identity, extension = report.get("identity"), report.get("extension")
@@ -99,6 +105,7 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         days = {name: texts.day(extension[name]) for name in ("first_due_at", "notified_at")}
         key = "extended" if extension["notified_at"] else "extended_unnoticed"
         lines.append(texts.text(f"report.request.{key}", **days))
+        lines.append(texts.text("report.request.extension_reason", reason=extension["reason"]))
     if report.get("partly_answered_at"):
         sent_at = texts.day(report["partly_answered_at"])
         lines.append(texts.text("report.request.partly_answered", sent_at=sent_at))
@@ -144,6 +151,10 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
         also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
+    if mentions := (report.get("mentions") or {}).get("texts"):
+        reviewed = sum(1 for each in mentions if each.get("decision"))
+        line = texts.count("report.done.mentions", len(mentions), systems=SYSTEMS, reviewed=reviewed)
+        parts.append(html.paragraph(line))
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
     return "".join(parts)
 
@@ -199,7 +210,16 @@ def _retained(report: Mapping[str, Any], texts: Texts) -> str:
         held.append(texts.count("report.retained.several", counts.held))
     if _has_retained_key(report):
         held.append(texts.text("report.retained.key"))
-    return "".join(map(html.paragraph, [*lines, *held, *others]))
+    content = "".join(map(html.paragraph, [*lines, *held, *others]))
+    written = [_describe_text(each, texts) for each in report.get("operator_texts") or ()]
+    return content + (html.paragraph(texts.text("report.retained.texts")) + html.items(written) if written else "")
+
+
+def _describe_text(each: Mapping[str, Any], texts: Texts) -> str:
+    by = each["by"]
+    author = texts.text("report.retained.author", by=by) if by else texts.text("report.retained.author_unknown")
+    values = {"at": texts.day(each["at"]), "author": author, "hold": each.get("hold")}
+    return texts.text(f"report.retained.text_{each['code']}", **values)
 
 
 def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
@@ -214,7 +234,10 @@ def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
     key = f"kept.{code}.said"
     ground = describe_ground(law, values.pop("ground", None), texts) if code == "held" else None
     said = texts.text(key, **values) if count is None else texts.count(key, count, **values)
-    return said if ground is None else f"{said} {texts.text('kept.held.ground', ground=ground)}"
+    if code != "held":
+        return said
+    stated = texts.text("kept.held.no_ground") if ground is None else texts.text("kept.held.ground", ground=ground)
+    return f"{said} {stated}"
 
 
 def _copies(report: Mapping[str, Any], texts: Texts) -> str:

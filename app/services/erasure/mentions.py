@@ -1,0 +1,68 @@
+"""Review texts that contain a part of an erased person's name: an operator decides whether they mean the person."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from app.domain.privacy.audit_chain import Detail
+from app.domain.privacy.erasure import MentionReview
+from app.errors import Conflict, FieldError, Invalid
+from app.services.erasure.requests import get_or_404
+from app.services.privacy import retained_texts
+from app.services.privacy.retained_texts import MentionText
+from app.services.security import audit
+from app.store.core import database
+from app.store.erasure import requests
+
+
+def list_mentions(tenant_id: UUID, erasure_id: UUID) -> list[MentionText]:
+    """Return the texts that may mean an erased person, as they are now.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The erasure has no report yet.
+    """
+    with database.tenant(tenant_id) as tx:
+        return _read(tx, tenant_id, erasure_id)
+
+
+def review(tenant_id: UUID, erasure_id: UUID, given: MentionReview, actor: str) -> list[MentionText]:
+    """Record decisions on texts: replace those that mean the person by a fixed sentence, and keep the others.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The erasure has no report yet.
+        Invalid: A number isn't in the report, or is both redacted and kept.
+    """
+    with database.tenant(tenant_id) as tx:
+        listed = _read(tx, tenant_id, erasure_id, locked=True)
+        known = {each.number for each in listed}
+        unknown = sorted({*given.redact, *given.keep} - known)
+        both = sorted({*given.redact} & {*given.keep})
+        errors = [FieldError("redact", f"the report lists no text with the number {number}") for number in unknown]
+        errors += [FieldError("keep", f"the number {number} is also in `redact`") for number in both]
+        if errors:
+            raise Invalid(errors=errors)
+        report: dict[str, Any] = get_or_404(tx, tenant_id, erasure_id).report or {}
+        texts = report["mentions"]["texts"] if listed else []
+        now = database.now(tx).isoformat()
+        for decision, numbers in (("redact", given.redact), ("keep", given.keep)):
+            for number in numbers:
+                texts[number - 1] |= {"decision": decision, "by": actor, "at": now}
+        retained_texts.redact_mentions(tx, tenant_id, [texts[number - 1] for number in given.redact])
+        requests.set_fields(tx, tenant_id, erasure_id, report=report)
+        reviewed = _read(tx, tenant_id, erasure_id)
+        details: dict[str, Detail] = {"erasure": str(erasure_id), "redacted": len(given.redact)}
+        audit.append(tx, tenant_id, "texts_reviewed", actor, items=len({*given.redact, *given.keep}), details=details)
+    return reviewed
+
+
+def _read(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> list[MentionText]:
+    erasure = get_or_404(tx, tenant_id, erasure_id, locked=locked)
+    if erasure.report is None:
+        raise Conflict(f"this erasure is {erasure.status}: texts are listed when its report is written")
+    return retained_texts.read_mentions(tx, tenant_id, erasure)

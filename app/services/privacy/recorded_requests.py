@@ -1,0 +1,146 @@
+"""Find or make the entry of the request log that an erasure or export answers.
+
+An erasure or export has the id of its request: of one that was recorded when it was received and is carried out now, or
+of one that is recorded together with the erasure or export.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID, uuid4
+
+from app.domain.ingest.memory import check_moment
+from app.domain.privacy.legal_deadlines import Law, legal_deadlines
+from app.domain.privacy.requests import Nature, PrivacyRequest
+from app.errors import Conflict, FieldError, Invalid
+from app.services.privacy import retained_texts
+from app.store.core import database
+from app.store.erasure import requests
+from app.store.privacy import exports, request_log
+
+_NOUNS: Final[dict[Nature, str]] = {"access": "access", "portable": "portability"}
+_EXPORTED: Final[tuple[Nature, ...]] = ("access", "portable")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What a caller says about the request that an erasure or export answers.
+
+    Attributes:
+        nature: The right; None for that of an export's request in the log, otherwise `access`.
+        law: The law; None for that of the request in the log, otherwise `user`.
+        law_field: Name of the field with the law, for errors.
+        request_id: The request in the log that is carried out; None for a new request.
+        received_at: Time of receipt of a new request; None for now.
+        controller: Replaces the controller in the log, as does `case_reference`; None leaves them unchanged.
+    """
+
+    nature: Nature | None
+    law: Law | None
+    law_field: str
+    request_id: UUID | None = None
+    received_at: datetime | None = None
+    controller: str | None = None
+    case_reference: str | None = None
+
+
+def check_names(tenant_id: UUID, subject: str | None, given: RequestOptions, legal_basis: str | None = None) -> None:
+    """Check that no text of a request that outlives an erasure names the subject, including the texts in the log.
+
+    Raises:
+        Invalid: A text names the subject, or the request can't be carried out.
+        Conflict: The request is answered, or carried out already.
+    """
+    with database.tenant(tenant_id) as tx:
+        entry = find_entry(tx, tenant_id, given)
+        texts = {"controller": entry.controller, "case_reference": entry.case_reference, "legal_basis": legal_basis}
+        retained_texts.check_within(tx, tenant_id, subject, **texts)
+
+
+def find_entry(
+    tx: database.Transaction, tenant_id: UUID, given: RequestOptions, *, locked: bool = False
+) -> PrivacyRequest:
+    """Return the entry of the log that an erasure or export answers, with what the caller says about it.
+
+    Nothing is written: the caller stores the entry with `request_log.put`.
+
+    Args:
+        locked: Lock the entry, if it is in the log.
+
+    Raises:
+        Invalid: The log has no such request, or it is for another right or under another law; or a time of receipt is
+            in the future, or given for a request in the log.
+        Conflict: The request is answered, or carried out already.
+    """
+    if given.request_id is None:
+        return _new_entry(tx, given)
+    request = request_log.get(tx, tenant_id, given.request_id, locked=locked)
+    if request is None:
+        raise Invalid(errors=[FieldError("request_id", "isn't the ID of a request in the log", str(given.request_id))])
+    errors = list(_find_faults(request, given))
+    if errors:
+        raise Invalid(errors=errors)
+    if request.answer is not None:
+        raise Conflict(f"this request is already answered: {request.answer}")
+    if requests.get(tx, tenant_id, request.request_id) is not None:
+        raise Conflict("this request already has its erasure")
+    export = exports.get(tx, tenant_id, request.request_id)
+    if export is not None and export.status != "failed":
+        raise Conflict("this request already has its export")
+    return replace(
+        request,
+        controller=given.controller or request.controller,
+        case_reference=given.case_reference or request.case_reference,
+    )
+
+
+def past_moment(tx: database.Transaction, moment: datetime | None, field: str) -> datetime:
+    """Return a moment, or now if there is none.
+
+    Raises:
+        Invalid: The moment is in the future or can't be stored.
+    """
+    now = database.now(tx)
+    if moment is None:
+        return now
+    check_moment(moment, field)
+    if moment > now:
+        raise Invalid(errors=[FieldError(field, "is in the future")])
+    return moment
+
+
+def _new_entry(tx: database.Transaction, given: RequestOptions) -> PrivacyRequest:
+    law = given.law or "user"
+    received_at = past_moment(tx, given.received_at, "received_at")
+    deadlines = legal_deadlines(law, received_at)
+    return PrivacyRequest(
+        uuid4(),
+        given.nature or "access",
+        law,
+        "api",
+        received_at,
+        deadlines.confirm_by,
+        deadlines.due_at,
+        controller=given.controller,
+        case_reference=given.case_reference,
+    )
+
+
+def _find_faults(request: PrivacyRequest, given: RequestOptions) -> list[FieldError]:
+    """Return the fields that contradict the request in the log."""
+    faults = []
+    fits = request.nature in _EXPORTED if given.nature is None else request.nature == given.nature
+    if not fits and given.nature != "erasure" and request.nature in _EXPORTED:
+        wanted = _NOUNS[request.nature]
+        faults.append(FieldError("kind", f"differs from the right in the log, {wanted}: omit it", given.nature))
+    elif not fits:
+        wanted = "an erasure" if given.nature == "erasure" else "an export"
+        faults.append(FieldError("request_id", f"is a request for {request.nature}, which {wanted} doesn't answer"))
+    if given.law not in (None, request.law):
+        message = f"differs from the law in the log, {request.law}: omit it"
+        faults.append(FieldError(given.law_field, message, given.law))
+    if given.received_at is not None:
+        faults.append(FieldError("received_at", "is stored with the request in the log: omit it"))
+    return faults
