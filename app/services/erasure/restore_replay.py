@@ -26,7 +26,7 @@ from app.services.privacy import legal_holds
 from app.services.privacy.retained_texts import possible_names
 from app.services.security import audit
 from app.services.storage.memory_write import queue_removal
-from app.store.consolidation import merges
+from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
 from app.store.erasure.ledger import LedgerEntry, ReplayStatus
@@ -222,6 +222,9 @@ def _hide(entry: LedgerEntry) -> _Match:
                 new = replace(match.backup, status="running", batch_id=None)
             requests.add(tx, entry.tenant_id, new)
         hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids))
+        # For good: a running erasure can't be cancelled, and memories under a legal hold stay hidden.
+        hidden_supersessions.hide_supersessions(tx, entry.tenant_id, entry.erasure_id, match.ids)
+        hidden_supersessions.discard_hidden(tx, entry.tenant_id, [entry.erasure_id])
         scope = match.scope.conditions()
         fields: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **fields, batch_id=None)
