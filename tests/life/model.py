@@ -92,6 +92,10 @@ class Model:
     gone: list[tuple[str, list[str]]] = field(default_factory=list)
     faded: list[Remembered] = field(default_factory=list)
     accepted: int = 0
+    later_holds: set[str] = field(default_factory=set)
+    """While a ledger is replayed: the holds that were placed after the copy was made."""
+    erased_before: set[str] = field(default_factory=set)
+    """While a ledger is replayed: the memories that were erased since, which no later hold can have covered."""
 
     # Time
 
@@ -124,7 +128,8 @@ class Model:
         """Return True if a legal hold covers a memory."""
         return any(
             memory.id in scope["ids"] if "ids" in scope else memory.fields["subject"] == scope["subject"]
-            for scope in self.holds.values()
+            for hold_id, scope in self.holds.items()
+            if hold_id not in self.later_holds or memory.id not in self.erased_before
         )
 
     def counts(self) -> dict[str, int]:
