@@ -61,7 +61,11 @@ class Remembered:
 
 @dataclass
 class KnownErasure:
-    """An erasure: its scope by field, and the position of the last memory that it applies to once it has begun."""
+    """An erasure: its scope by field, and the position of the last memory that it applies to once it has begun.
+
+    Attributes:
+        erased: Ids of the memories that it has erased: in a restored copy, it erases them whatever they were then.
+    """
 
     id: str
     scope: dict[str, Any]
@@ -69,8 +73,11 @@ class KnownErasure:
     status: str = "grace"
     cut: int | None = None
     is_deletion: bool = False
+    erased: set[str] = field(default_factory=set)
 
     def matches(self, memory: Remembered) -> bool:
+        if memory.id in self.erased:
+            return True
         if self.cut is not None and memory.number > self.cut:
             return False
         if (ids := self.scope.get("ids")) is not None:
@@ -287,7 +294,9 @@ class Model:
         if "subject" in erasure.scope:  # a summary has the subject of its sources, but not their thread
             self.faded = [memory for memory in self.faded if not erasure.matches(memory)]
         matching = [memory for memory in self.memories.values() if erasure.matches(memory)]
-        self.remove(memory.id for memory in matching if not self.held(memory))
+        erased = [memory.id for memory in matching if not self.held(memory)]
+        self.remove(erased)
+        erasure.erased.update(erased)
         erasure.status = "held" if any(map(self.held, matching)) else "verified"
 
     def copy(self) -> Model:
