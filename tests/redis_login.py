@@ -10,15 +10,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
-from app.embedded.redis import HANDSHAKE, Redis
+from app.embedded.redis import HANDSHAKE
 from app.embedded.redis_access import service_rules
 
 USER = "ebbing-under-test"
-
-
-def admin_url(server: Redis) -> str:
-    """Return the URL of an embedded server for its user `admin`, which may run every command."""
-    return f"redis://admin:{server.admin_password}@127.0.0.1:{server.port}/0"
 
 
 def restricted(admin: redis.Redis, url: str) -> str:

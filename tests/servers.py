@@ -18,7 +18,6 @@ import psycopg
 from psycopg import sql
 
 from app.embedded import EmbeddedError, Postgres, Redis, ServerOptions, free_ports
-from tests import redis_login
 
 DATABASE_URL = "EBBING_TEST_DATABASE_URL"
 REDIS_URL = "EBBING_TEST_REDIS_URL"
@@ -82,7 +81,7 @@ class Servers:
                     raise
             else:
                 self._open.callback(server.stop, process)
-                return redis_login.admin_url(server) if isinstance(server, Redis) else server.url
+                return server.admin_url if isinstance(server, Redis) else server.url
 
     def close(self) -> None:
         """Stop the servers started here and remove their files."""

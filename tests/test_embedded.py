@@ -174,7 +174,7 @@ def test_the_services_redis_login_may_not_change_the_server_or_read_foreign_keys
     server = Redis(home, free_ports(1)[0], hasty)
     process = server.start()
     try:
-        with redis.Redis.from_url(server.url) as client, redis.Redis.from_url(redis_login.admin_url(server)) as admin:
+        with redis.Redis.from_url(server.url) as client, redis.Redis.from_url(server.admin_url) as admin:
             admin.set("foreign", "kept")
             client.set("ebbing:own", "1")
             for command in FORBIDDEN:
@@ -192,14 +192,14 @@ def test_the_services_redis_login_may_not_change_the_server_or_read_foreign_keys
 def test_redis_keeps_what_it_confirmed_and_never_evicts(home: Path, options: ServerOptions) -> None:
     server = Redis(home, free_ports(1)[0], options, appendfsync="always", maxmemory_bytes=32 * 1024 * 1024)
     process = server.start()
-    with redis.Redis.from_url(redis_login.admin_url(server)) as client:
+    with redis.Redis.from_url(server.admin_url) as client:
         client.set("kept", "yes")
         found = client.config_get("*")
     process.kill()
     process.wait()
     process = server.start()
     try:
-        with redis.Redis.from_url(redis_login.admin_url(server)) as client:
+        with redis.Redis.from_url(server.admin_url) as client:
             assert client.get("kept") == b"yes"
     finally:
         assert server.stop(process) == 0

@@ -84,6 +84,11 @@ class Redis(Server):
         """The password of the user `admin`, from a file of mode 0600 that is created on first use."""
         return ensure_password(self.home / f"{self.name}-admin-password")
 
+    @property
+    def admin_url(self) -> str:
+        """The `redis://` URL of database 0 for the user `admin`, who may run every command."""
+        return f"redis://admin:{self.admin_password}@127.0.0.1:{self.port}/0"
+
     def prepare(self) -> None:
         """Write the configuration, readable only by the server.
 

@@ -1,6 +1,6 @@
 """Retention that callers state: for a memory, its time of expiry; for a subject, days by category.
 
-Revision: 0055, after 0047
+Revision: 0055, after 0052
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0055"
-down_revision = "0047"
+down_revision = "0052"
 
 UP = """
 ALTER TABLE memories ADD COLUMN expires_at timestamptz;

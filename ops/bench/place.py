@@ -115,7 +115,7 @@ class Place:
         queue = Redis(self.home, redis_port, maxmemory_bytes=REDIS_BYTES)
         self.redis = queue.start()
         self._open.callback(queue.stop, self.redis)
-        self._admin_url = f"redis://admin:{queue.admin_password}@127.0.0.1:{redis_port}/0"
+        self._admin_url = queue.admin_url
         role_password = ensure_password(self.home / "service-password")
         create_database(postgres.url, DATABASE, ROLE, role_password)
         self.owner_url = postgres.database_url(DATABASE)

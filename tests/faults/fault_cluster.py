@@ -18,7 +18,6 @@ from app.domain.policy.api_keys import SCOPES
 from app.embedded import EmbeddedError, Postgres, Redis, Server, free_ports, has_ended
 from app.store.core.migrate import upgrade
 from app.store.core.provision import create_database
-from tests import redis_login
 from tests.faults.conservation import Books
 from tests.faults.load import Caller
 from tests.installation import make_tenant
@@ -213,7 +212,7 @@ class Plant:
 
     def flush_redis(self, often: str) -> None:
         """Make Redis flush its log `everysec` or `always`, until its next start."""
-        with redis.Redis.from_url(redis_login.admin_url(self.redis)) as server:
+        with redis.Redis.from_url(self.redis.admin_url) as server:
             server.config_set("appendfsync", often)
 
     def cut_connections(self) -> None:

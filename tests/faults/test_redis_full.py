@@ -10,7 +10,6 @@ import redis
 
 from app.embedded import has_ended
 from app.queues import EMBED, SCORE, broker_options
-from tests import redis_login
 from tests.faults.fault_cluster import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.load import Caller, load
 from tests.faults.test_servers_killed import more_is_accepted
@@ -24,7 +23,7 @@ BULK = {"bulk": "x" * 15_000}  # stored verbatim: neither indexed nor embedded
 @contextmanager
 def little_memory(plant: Plant, room_bytes: int = ROOM_BYTES) -> Iterator[redis.Redis]:
     """Limit Redis's memory during the block to its current use plus `room_bytes`; yield a client of it."""
-    with redis.Redis.from_url(redis_login.admin_url(plant.redis)) as server:
+    with redis.Redis.from_url(plant.redis.admin_url) as server:
         before = server.config_get("maxmemory")["maxmemory"]
         server.config_set("maxmemory", int(server.info("memory")["used_memory"]) + room_bytes)
         try:

@@ -153,22 +153,24 @@ class World:
         """Do all pending work, and learn the salience of memories whose text was scored."""
         self.place.work()
         for person in self.people:
-            for memory in person.model.visible().values():
-                if not memory.is_scored:
-                    self.learn_score(person, memory)
+            if unscored := [memory for memory in person.model.visible().values() if not memory.is_scored]:
+                self.learn_scores(person, unscored)
 
-    def learn_score(self, person: Person, memory: Remembered) -> None:
-        """Take the salience of a scored memory from its row: how a text is scored is the subject of other tests."""
+    def learn_scores(self, person: Person, memories: Sequence[Remembered]) -> None:
+        """Take the salience of scored memories from their rows: how a text is scored is the subject of other tests."""
         rows = self.api.service.rows(
-            "SELECT salience, kind FROM memory_state WHERE tenant_id = %s AND memory_id = %s",
+            "SELECT memory_id::text, salience, kind FROM memory_state WHERE tenant_id = %s AND memory_id = ANY (%s)",
             person.tenant.tenant_id,
-            UUID(memory.id),
+            [UUID(memory.id) for memory in memories],
         )
-        if not rows or rows[0][0] is None:
-            state = "no salience" if rows else "no row"
-            raise Difference(f"memory {memory.id} has {state} after all work is done: {self.describe_work()}")
-        person.model.change_inputs(memory, time.time(), salience=rows[0][0], kind=rows[0][1])
-        memory.is_scored = True
+        scored = {memory_id: (salience, kind) for memory_id, salience, kind in rows}
+        for memory in memories:
+            salience, kind = scored.get(memory.id, (None, None))
+            if salience is None or kind is None:
+                state = "no salience" if memory.id in scored else "no row"
+                raise Difference(f"memory {memory.id} has {state} after all work is done: {self.describe_work()}")
+            person.model.change_inputs(memory, time.time(), salience=salience, kind=kind)
+            memory.is_scored = True
 
     def describe_work(self) -> str:
         """Return what is pending and dead, for a message."""

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 from app.domain.policy.policy import Policy
 from tests.life.life import MANY, Difference, World
 from tests.life.model import KnownErasure, Model, seconds
+from tests.life.reads import list_all
 
 MOVES: Final = {"archive": ("active", "archived"), "cold": ("archived", "cold"), "delete": ("cold", "deleted")}
 GRACE_DAYS: Final = (0, 0, 5, 10)
@@ -258,8 +259,9 @@ def decide_merge(world: World) -> None:
 
 def take_tiers(world: World, allowed: dict[str, set[str]]) -> None:
     """Take the tiers of memories from the service, if they have changed in a way that the operation may cause."""
+    tiers = {each["id"]: each["tier"] for each in list_all(world, "/v1/memories", "memories")}
     for memory in world.model.visible().values():
-        tier = world.call("GET", f"/v1/memories/{memory.id}").json()["tier"]
+        tier = tiers[memory.id]
         if tier != memory.tier:
             if tier not in allowed.get(memory.tier, set()) or (tier == "archived" and world.model.held(memory)):
                 raise Difference(f"a merge has moved {memory.id} from {memory.tier} to {tier}")
@@ -313,13 +315,16 @@ def replay(world: World, model: Model, since: Model) -> None:
     """Let the copy's model know what the key store knows: erasures, requests and holds since the copy was made."""
     known = {each.id for each in model.erasures.values() if each.status == "verified"}
     erased = [each for each in since.erasures.values() if each.status in {"verified", "held"} and each.id not in known]
+    model.later_holds = since.holds.keys() - model.holds.keys()
     model.holds = dict(since.holds) | model.holds
+    model.erased_before = {memory_id for memory_id, _ in since.gone}.difference(each.id for each in since.faded)
     model.accepted = since.accepted
     for erasure in erased:
         model.erasures.pop(erasure.id, None)  # the replay of one that finds nothing here isn't listed
         model.finish(erasure)
         if erasure.status == "held":
             model.erasures[erasure.id] = erasure
+    model.later_holds, model.erased_before = set(), set()
     for erasure in since.erasures.values():
         if erasure.status == "grace":
             model.erasures[erasure.id] = erasure

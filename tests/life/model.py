@@ -61,7 +61,11 @@ class Remembered:
 
 @dataclass
 class KnownErasure:
-    """An erasure: its scope by field, and the position of the last memory that it applies to once it has begun."""
+    """An erasure: its scope by field, and the position of the last memory that it applies to once it has begun.
+
+    Attributes:
+        erased: Ids of the memories that it has erased: in a restored copy, it erases them whatever they were then.
+    """
 
     id: str
     scope: dict[str, Any]
@@ -69,8 +73,11 @@ class KnownErasure:
     status: str = "grace"
     cut: int | None = None
     is_deletion: bool = False
+    erased: set[str] = field(default_factory=set)
 
     def matches(self, memory: Remembered) -> bool:
+        if memory.id in self.erased:
+            return True
         if self.cut is not None and memory.number > self.cut:
             return False
         if (ids := self.scope.get("ids")) is not None:
@@ -92,6 +99,10 @@ class Model:
     gone: list[tuple[str, list[str]]] = field(default_factory=list)
     faded: list[Remembered] = field(default_factory=list)
     accepted: int = 0
+    later_holds: set[str] = field(default_factory=set)
+    """While a ledger is replayed: the holds that were placed after the copy was made."""
+    erased_before: set[str] = field(default_factory=set)
+    """While a ledger is replayed: the memories that were erased since, which no later hold can have covered."""
 
     # Time
 
@@ -124,7 +135,8 @@ class Model:
         """Return True if a legal hold covers a memory."""
         return any(
             memory.id in scope["ids"] if "ids" in scope else memory.fields["subject"] == scope["subject"]
-            for scope in self.holds.values()
+            for hold_id, scope in self.holds.items()
+            if hold_id not in self.later_holds or memory.id not in self.erased_before
         )
 
     def counts(self) -> dict[str, int]:
@@ -282,7 +294,9 @@ class Model:
         if "subject" in erasure.scope:  # a summary has the subject of its sources, but not their thread
             self.faded = [memory for memory in self.faded if not erasure.matches(memory)]
         matching = [memory for memory in self.memories.values() if erasure.matches(memory)]
-        self.remove(memory.id for memory in matching if not self.held(memory))
+        erased = [memory.id for memory in matching if not self.held(memory)]
+        self.remove(erased)
+        erasure.erased.update(erased)
         erasure.status = "held" if any(map(self.held, matching)) else "verified"
 
     def copy(self) -> Model:

@@ -27,7 +27,7 @@ STEPS: Final = 300
 MANY_STEPS: Final = 2_000
 FULL_EVERY: Final = 20
 REMAINS_EVERY: Final = 200
-TRAIL: Final = 60
+TRAIL: Final = 300
 IDS: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 WAYS: Final[tuple[tuple[int, Callable[[World], None]], ...]] = (
     (10, writes.ingest),

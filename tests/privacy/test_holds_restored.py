@@ -25,6 +25,7 @@ from tests.privacy.test_requests_restored import HOLDS_UNKEPT, MARKS, ask, resto
 
 __all__ = ["drill"]
 
+SUPERSEDED = "SELECT superseded_id FROM supersessions WHERE status = 'active'"
 KEPT = "SELECT hold_id FROM ebbing_keys.kept_holds ORDER BY placed->>'placed_at'"
 
 
@@ -104,6 +105,21 @@ def test_of_whom_a_part_was_erased_before_the_rest_is_kept(drill: Drill) -> None
     assert HOT in texts(drill)
     assert in_force(drill) == [hold]
     assert requests.get(drill.tenant_id, erasure.erasure_id).status == "held"
+
+
+def test_a_memory_that_a_hold_keeps_hidden_supersedes_nothing_after_the_replay(drill: Drill) -> None:
+    older = drill.service.one("SELECT memory_id FROM memories WHERE text = %s", HOT)
+    [newer] = drill.service.send(drill.tenant_id, {"text": "Ann lives in Opole", "subject": "ann", "supersedes": older})
+    drill.service.work()
+    assert drill.service.rows(SUPERSEDED) == [(older,)]
+    drill.dump()
+    place(drill, memory_ids=[newer])
+    drill.erase(memory_ids=[newer])
+    assert drill.service.rows(SUPERSEDED) == [], "the older memory is current again"
+    restore(drill)
+    assert [outcome for *_, outcome in replayed()] == ["placed", "held"]
+    assert drill.service.rows(SUPERSEDED) == []
+    assert drill.service.one("SELECT count(*) FROM hidden_supersessions") == 0, "the erasure can't be cancelled"
 
 
 def test_a_hold_of_every_form_comes_back_as_it_was(drill: Drill) -> None:

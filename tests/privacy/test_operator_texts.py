@@ -104,7 +104,7 @@ REASONS: dict[str, str] = {
     "alembic_version.version_num": WORDS_OF_CODE,
 }
 CONTENT_TABLES = {
-    *("memories", "scores", "words", "merges", "supersessions", "hidden_supersessions"),
+    *("memories", "scores", "words", "merges", "decayed_sources", "supersessions", "hidden_supersessions"),
 }
 
 

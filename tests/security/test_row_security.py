@@ -202,6 +202,7 @@ ROW = {
 HISTORY = (
     ("memory_events", "at, kind", "now(), 'use'"),
     ("links", "other_id, kind", "gen_random_uuid(), 'related'"),
+    ("decayed_sources", "source_id, tags, categories, created_at", "gen_random_uuid(), '{}', '{}', now()"),
     ("lineage", "merge_id, text_version, part", "gen_random_uuid(), 1, 'source'"),
     ("privacy_findings", "text_version, kinds, categories, pii, sensitivity", "1, '{}', '{}', 1, 1"),
     ("hidden_memories", "erasure_id, tier", "gen_random_uuid(), 'active'"),

@@ -18,7 +18,7 @@ from app.services.security import audit
 from app.services.storage.memory_write import memory_write
 from app.services.tiers import archive
 from app.store.consolidation import consolidation_runs, merges
-from app.store.consolidation.merges import Merge
+from app.store.consolidation.merges import Ancestor, Merge
 from app.store.core import database
 
 KIND: Final = "approve"
@@ -63,7 +63,8 @@ def run_job_slice(job: Job) -> Step:
         record = merge_execution.build_merge(merge_id, merge.run_id, merge.created_at, current_group, summary)
         columns = {field.name: getattr(record, field.name) for field in fields(record) if field.name not in _KEPT}
         merges.update_merge(tx, job.tenant_id, merge_id, columns | {"decided_at": terms.as_of, "decided_by": actor})
-        merges.add_lineage(tx, job.tenant_id, merge_execution.list_parts([merge_id], [current_group]))
+        absent = _list_absent(tx, job.tenant_id, merge_id, replanned)
+        merges.add_lineage(tx, job.tenant_id, [*merge_execution.list_parts([merge_id], [current_group]), *absent])
         consolidation_runs.count(tx, job.tenant_id, merge.run_id, {**counts, "waiting": -1})
         details: dict[str, Detail] = {"merge": str(merge_id), "merged": counts["merged"], "summaries": 1}
         write.audit("memories_merged", actor, ids=replanned.taken_ids, details=details)
@@ -127,6 +128,13 @@ def _plan(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> GroupPlan 
 
 def _terms(tx: database.Transaction, merge: Merge) -> RunTerms:
     return RunTerms(database.now(tx), merge.level)
+
+
+def _list_absent(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, plan: GroupPlan) -> list[Ancestor]:
+    """Return the memories of a proposed merge that the plan lacks, such as hidden ones, as left unmerged."""
+    present = set(plan.group.ids)
+    proposed = merges.list_ancestors(tx, tenant_id, [merge_id])
+    return [ancestor._replace(part="kept") for ancestor in proposed if ancestor.memory_id not in present]
 
 
 def _group(tx: database.Transaction, tenant_id: UUID, merge: Merge) -> Group:

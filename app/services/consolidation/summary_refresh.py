@@ -20,7 +20,7 @@ from app.services.consolidation import summaries, supersession_restore
 from app.services.enrichment import reminders
 from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
 from app.services.strength.rebase import STEP_SECONDS
-from app.store.consolidation import consolidation_runs, merged_memories, merges, supersessions
+from app.store.consolidation import consolidation_runs, decayed_sources, merged_memories, merges, supersessions
 from app.store.consolidation.merged_memories import PresentMemory
 from app.store.consolidation.merges import Ancestor, Merge
 from app.store.core import database
@@ -178,6 +178,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
         if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
             write.count(NONE, {("restored", "made_again"): 1})
     merges.forget(tx, tenant_id, merge_id, case.gone)
+    decayed_sources.forget(tx, tenant_id, summary_id)
     action: Action = "memories_deleted" if summary is None else "memories_merged"
     write.audit(action, ids=[summary_id], details={"merge": str(merge_id), "again": True})
     if summary is None:

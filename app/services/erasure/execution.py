@@ -42,7 +42,7 @@ from app.services.erasure.steps import (
 from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.tiers import pca_fitting
-from app.store.consolidation import hidden_supersessions, merges
+from app.store.consolidation import decayed_sources, hidden_supersessions, merges
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import batch as batch_rows
@@ -183,6 +183,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         # Summaries that couldn't be rewritten from the remaining sources are erased with their sources; summaries under
         # a legal hold are left out until its release.
         summary_ids = merges.list_summaries(tx, tenant_id, ids)
+        summary_ids += decayed_sources.list_summaries(tx, tenant_id, erasure.scope)
         newly_hidden = hidden_memories.reassign(tx, tenant_id, erasure.erasure_id, summary_ids)
         hidden_ids = {*summary_ids, *hidden_memories.list_hidden(tx, tenant_id, erasure.erasure_id)}
         ids = sorted({*ids, *hidden_ids}.difference(holds.list_by_memory(tx, tenant_id, sorted(hidden_ids))))
@@ -216,7 +217,8 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
-        stale = merges.list_stale_by_source(tx, tenant_id, requests.ids(tx, tenant_id, erasure))
+        ids = requests.ids(tx, tenant_id, erasure) + decayed_sources.list_summaries(tx, tenant_id, erasure.scope)
+        stale = merges.list_stale_by_memory(tx, tenant_id, ids)
     remaining = [merge_id for merge_id in stale if merge_id > after]
     for merge_id in remaining:
         summary_refresh.refresh_summary(tenant_id, None, merge_id)

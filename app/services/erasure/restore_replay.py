@@ -26,7 +26,7 @@ from app.services.privacy import legal_holds
 from app.services.privacy.retained_texts import possible_names
 from app.services.security import audit
 from app.services.storage.memory_write import queue_removal
-from app.store.consolidation import merges
+from app.store.consolidation import decayed_sources, hidden_supersessions, merges
 from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
 from app.store.erasure.ledger import LedgerEntry, ReplayStatus
@@ -221,7 +221,10 @@ def _hide(entry: LedgerEntry) -> _Match:
             if match.backup is not None:
                 new = replace(match.backup, status="running", batch_id=None)
             requests.add(tx, entry.tenant_id, new)
-        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids))
+        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids), requested=match.scope)
+        # For good: a running erasure can't be cancelled, and memories under a legal hold stay hidden.
+        hidden_supersessions.hide_supersessions(tx, entry.tenant_id, entry.erasure_id, match.ids)
+        hidden_supersessions.discard_hidden(tx, entry.tenant_id, [entry.erasure_id])
         scope = match.scope.conditions()
         fields: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **fields, batch_id=None)
@@ -261,6 +264,7 @@ def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     for held in (False, True):
         ids.update(requests.ids(tx, entry.tenant_id, probe, held=held))
     ids.update(merges.list_summaries(tx, entry.tenant_id, sorted(ids)))
+    ids.update(decayed_sources.list_summaries(tx, entry.tenant_id, scope))
     return _Match(scope, sorted(ids), erasure, backup)
 
 

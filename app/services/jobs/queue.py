@@ -90,7 +90,7 @@ def send_jobs() -> int:
     return sum(map(len, due.values()))
 
 
-def send_after_steps() -> int:
+def end_overlong_leases_and_send() -> int:
     """End leases that a step of the database's clock has made overlong, then send jobs as `send_jobs` does."""
     with database.shared() as tx:
         ended = overlong_leases.end_overlong(tx)

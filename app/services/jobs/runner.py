@@ -21,7 +21,8 @@ from app.services.consolidation import approval, consolidation_run, summary_refr
 from app.services.embedding import reembed, tenant_indexes
 from app.services.erasure import execution, requests
 from app.services.evaluation import self_tests
-from app.services.jobs import backpressure, queue
+from app.services.jobs import backpressure, lease, queue
+from app.services.jobs.lease import LEASE_SECONDS
 from app.services.night import night_run
 from app.services.privacy import export_job, export_requests, legal_holds
 from app.services.storage.memory_write import HIDE
@@ -33,7 +34,6 @@ from app.store.core import database
 from app.store.jobs import jobs
 from app.store.jobs.jobs import ClaimedJob
 
-LEASE_SECONDS: Final = 60
 RETRY_SECONDS: Final = 10
 GIVE_WAY_SECONDS: Final = 15
 KILLED: Final = "every worker that ran the job died"
@@ -83,11 +83,12 @@ def run_slice(job_id: UUID) -> None:
     """Run the steps of a job for the length of a slice, unless it has ended or another worker has claimed it."""
     claim_id = uuid4()
     with database.shared() as tx:
-        claimed = jobs.claim(tx, job_id, claim_id, _lease_seconds())
+        claimed = jobs.claim(tx, job_id, claim_id, LEASE_SECONDS)
     if claimed is None:
         return
     try:
-        _run_steps(claimed, claim_id)
+        with lease.renewed(job_id, claim_id):
+            _run_steps(claimed, claim_id)
     except Exception as error:
         _postpone(claimed.job, claim_id, error)
         raise
@@ -118,9 +119,9 @@ def _run_steps(held: ClaimedJob | None, claim_id: UUID) -> None:
         if step.finished:
             status = "failed" if step.failure else "done"
         with database.shared() as tx:
-            held = jobs.record_step(tx, job.job_id, claim_id, step, then=status, lease_seconds=_lease_seconds())
+            held = jobs.record_step(tx, job.job_id, claim_id, step, then=status, lease_seconds=LEASE_SECONDS)
         if held is None:
-            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # the lease lapsed during a long step
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # no renewal in time: the worker stood still
         else:
             _count(held, job, step, status)
         if status != "running":
@@ -199,9 +200,3 @@ def _fail(job: Job, claim_id: UUID, reason: str) -> None:
         jobs.end_job(tx, job.job_id, claim_id, "failed", f"failed: {reason}", reason)
     _count_outcome(job.kind, "failed")
     log.error("job_failed", job=str(job.job_id), kind=job.kind, tenant=str(job.tenant_id), reason=reason)
-
-
-def _lease_seconds() -> float:
-    """Return the lease of a step, longer by the time for all attempts of a model call if a provider is configured."""
-    config = settings()
-    return LEASE_SECONDS + (config.llm_tries_seconds if config.has_provider else 0)

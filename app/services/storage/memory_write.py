@@ -245,20 +245,35 @@ def memory_write(tenant_id: UUID, level: Level, failpoint: str | None = None) ->
             failpoints.trigger(failpoint)
 
 
-def refresh_summaries(tx: database.Transaction, tenant_id: UUID, source_ids: Sequence[UUID]) -> None:
+def refresh_summaries(
+    tx: database.Transaction, tenant_id: UUID, source_ids: Sequence[UUID], summary_ids: Sequence[UUID] = ()
+) -> None:
     """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
 
     Call this in the transaction that changes the memories, with their rows locked. The next tick sends the job.
+
+    Args:
+        summary_ids: Summaries that are also rewritten, from the sources that they still have.
     """
-    if source_ids and merges.make_stale(tx, tenant_id, source_ids):
+    if (source_ids or summary_ids) and merges.make_stale(tx, tenant_id, source_ids, summary_ids):
         jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
 
 
-def hide_summaries(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, source_ids: Sequence[UUID]) -> Hidden:
-    """Hide summaries derived from these memories until they are rewritten from their remaining sources."""
-    summary_ids = merges.list_summaries(tx, tenant_id, source_ids)
-    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=summary_ids))
-    refresh_summaries(tx, tenant_id, source_ids)
+def hide_summaries(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    erasure_id: UUID,
+    source_ids: Sequence[UUID],
+    summary_ids: Sequence[UUID] = (),
+) -> Hidden:
+    """Hide summaries derived from these memories until they are rewritten from their remaining sources.
+
+    Args:
+        summary_ids: Summaries that are also hidden. Without any source left, they aren't rewritten.
+    """
+    derived_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *summary_ids})
+    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=derived_ids))
+    refresh_summaries(tx, tenant_id, source_ids, summary_ids)
     return hidden
 
 

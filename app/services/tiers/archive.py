@@ -35,6 +35,7 @@ from app.store.strength.due_pages import Wanted
 from app.store.strength.states import StoredStates
 from app.store.tiers import archive, pca_bases
 from app.store.tiers.archive import ArchivedVectors
+from app.store.tiers.pca_bases import SHARED
 
 KIND: Final = "archive"
 ROWS: Final = 500
@@ -153,7 +154,11 @@ def deindex(
 
 def _retain(tx: database.Transaction, tenant_id: UUID, chosen: ChosenBasis) -> bool:
     """Keep a basis until the transaction ends; return False if an erasure or a fit has deleted it since it was read."""
-    return not chosen.is_own or pca_bases.retain(tx, tenant_id, chosen.basis_id)
+    if chosen.is_own:
+        return pca_bases.retain(tx, tenant_id, chosen.basis_id)
+    pca_bases.share_shared_basis(tx, chosen.basis_id)
+    with database.tenant(SHARED) as shared:
+        return bool(pca_bases.list_known(shared, SHARED, [chosen.basis_id]))
 
 
 def _reduced(found: ArchivedVectors, chosen: ChosenBasis) -> ArchivedVectors:

@@ -22,6 +22,7 @@ from app.services.storage.memory_write import memory_write
 from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tiers import dry_run, transitions
 from app.services.tiers.dry_run import DryRunKind
+from app.store.consolidation import decayed_sources
 from app.store.core import database
 from app.store.tiers import row_deletion
 
@@ -44,6 +45,7 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = row_dele
         due = transitions.claim_due(write, SOURCE, limit, as_of)
         deletable = due.only(np.flatnonzero(due.decision.tiers == DELETED))
         if deletable.held.ids:
+            decayed_sources.add(write.tx, tenant_id, deletable.held.ids)  # summaries keep their content
             write.delete(deletable.held.ids, transitions.count_by_rule("deleted", deletable.decision))
             failpoints.trigger("delete.before_audit")
             write.audit("memories_deleted", ids=deletable.held.ids, details={"rule": "decay"})

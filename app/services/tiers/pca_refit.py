@@ -98,14 +98,23 @@ def refit_shared(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tu
         there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
     if there is None:
         return True, 0
+    space_id = there.searched.space_id
     newest_id = pca_fitting.refit_newest_shared(there.searched, old)
-    with database.shared() as tx:
-        tenants = pca_bases.draw_tenants(tx, there.searched.space_id, None)
-    for each in tenants:
-        if not _reproject(each, SHARED, old, newest_id, until):
+    if not _reproject_all(space_id, old, newest_id, until):
+        return False, 0
+    failpoints.trigger("bases.reprojected")
+    with database.tenant(SHARED) as held:
+        pca_bases.lock_shared_bases(held, old)  # waits for vectors that are being reduced by the old bases
+        if not _reproject_all(space_id, old, newest_id, until):
             return False, 0
-    with database.tenant(SHARED) as tx:
-        return True, pca_bases.drop_bases(tx, SHARED, old)
+        return True, pca_bases.drop_bases(held, SHARED, old)
+
+
+def _reproject_all(space_id: int, old: Sequence[int], newest_id: int | None, until: float) -> bool:
+    """Reproject the vectors of all tenants in a space from old shared bases. Return whether none is left."""
+    with database.shared() as tx:
+        tenants = pca_bases.draw_tenants(tx, space_id, None)
+    return all(_reproject(each, SHARED, old, newest_id, until) for each in tenants)
 
 
 def _reproject(tenant_id: UUID, owner: UUID, old: Sequence[int], newest_id: int | None, until: float) -> bool:

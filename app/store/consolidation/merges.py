@@ -217,9 +217,13 @@ def update_merge(tx: Connection, tenant_id: UUID, merge_id: UUID, columns: Mappi
     tx.execute(statement, {**columns, "tenant": tenant_id, "merge": merge_id})
 
 
-def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> bool:
-    """Mark the summaries of these changed or removed sources as stale. Return True if any summary was marked."""
-    values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
+def make_stale(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], summary_ids: Sequence[UUID] = ()) -> bool:
+    """Mark the summaries of these changed or removed sources as stale. Return True if any summary was marked.
+
+    Args:
+        summary_ids: Summaries that are also marked, unless all their sources are deleted.
+    """
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "summaries": Uuids(summary_ids)}
     return driver_connection(tx).execute(_MAKE_STALE, values).rowcount > 0
 
 
@@ -227,7 +231,12 @@ _MAKE_STALE: Final = """
 UPDATE merges SET is_stale = true
 WHERE tenant_id = %(tenant)s AND status = 'done' AND summary_id IS NOT NULL AND merge_id = ANY (ARRAY(
   SELECT merge_id FROM lineage
-  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'
+  UNION ALL
+  SELECT merge_id FROM merges AS derived
+  WHERE tenant_id = %(tenant)s AND summary_id = ANY (%(summaries)s) AND summary_id IS NOT NULL AND EXISTS (
+    SELECT FROM lineage AS source
+    WHERE source.tenant_id = %(tenant)s AND source.merge_id = derived.merge_id AND part = 'source')))
 """
 
 
@@ -242,13 +251,14 @@ ORDER BY merge_id LIMIT %(limit)s
 """
 
 
-def list_stale_by_source(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return stale merges that have any of these memories as a source, in id order."""
+def list_stale_by_memory(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Return stale merges that have any of these memories as a source or as their summary, in id order."""
     return fetch_column(tx, _STALE_OF, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 
 _STALE_OF: Final = """
-SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND merge_id = ANY (ARRAY(
-  SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source'))
+SELECT merge_id FROM merges WHERE tenant_id = %(tenant)s AND is_stale AND (summary_id = ANY (%(ids)s)
+  OR merge_id = ANY (ARRAY(
+    SELECT merge_id FROM lineage WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND part = 'source')))
 ORDER BY merge_id
 """

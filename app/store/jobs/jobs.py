@@ -1,4 +1,4 @@
-"""Store jobs: long-running work of tenants, claimed under a lease that each step renews.
+"""Store jobs: long-running work of tenants, claimed under a lease that the worker renews.
 
 The table contains no memory content and has no row-level security. It also is the outbox of the job messages: its rows
 alone determine which job is sent to a worker next. A job with an unexpired claim has been sent or is running; a job
@@ -20,7 +20,7 @@ from app.domain.jobs import Job, Step
 from app.store.core.paging import Latest, Page, Place, build_one
 
 LOG_LINES: Final = 200
-RESEND_AFTER_SECONDS: Final = 60
+RESEND_AFTER_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,17 @@ WHERE job_id = :job_id
   AND ((status IN ('queued', 'running') AND claimed_until <= now()) OR (status = 'queued' AND claim IS NOT NULL))
 RETURNING {_HELD}
 """)  # noqa: S608 - built from constants
+
+
+def renew_claim(tx: Connection, job_id: UUID, claim_id: UUID, lease_seconds: float) -> bool:
+    """Extend the lease of a claimed job from now; return False if the claim is no longer valid."""
+    return tx.execute(_RENEW, {"job_id": job_id, "claim": claim_id, "lease": lease_seconds}).rowcount == 1
+
+
+_RENEW = text("""
+UPDATE jobs SET claimed_until = now() + make_interval(secs => :lease)
+WHERE job_id = :job_id AND claim = :claim AND status = 'running'
+""")
 
 
 def record_step(

@@ -15,6 +15,8 @@ from app.store.search import recorded_searches
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
     """Delete the memory's score, PCA sample and saved vector, which were derived from its former text.
 
+    Of a summary, the properties of its deleted sources are deleted, too: they may name the subject.
+
     Recorded searches with the memory among their candidates are deleted too, because they link it to the subject.
     """
     for statement in _FORGET:
@@ -24,7 +26,7 @@ def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
 
 _FORGET: Final = [
     text(f"DELETE FROM {table} WHERE tenant_id = :tenant AND memory_id = :memory_id")  # noqa: S608 - constants
-    for table in ("scores", "pca_samples", "hidden_vectors")
+    for table in ("scores", "pca_samples", "hidden_vectors", "decayed_sources")
 ]
 
 

@@ -244,6 +244,26 @@ def retain(tx: Connection, tenant_id: UUID, basis_id: int) -> bool:
 _RETAIN: Final = "SELECT FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_id = %(id)s FOR KEY SHARE"
 
 
+def share_shared_basis(tx: Connection, basis_id: int) -> None:
+    """Keep a shared basis from being deleted until the transaction ends; the caller then checks that it still exists.
+
+    Row-level security hides the basis from the tenants that use it, so this is a lock beside its row.
+    """
+    statement = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))"
+    driver_connection(tx).execute(statement, (_use_name(basis_id),))
+
+
+def lock_shared_bases(tx: Connection, basis_ids: Sequence[int]) -> None:
+    """Wait until no transaction uses these shared bases for new vectors, and keep others from using them."""
+    for basis_id in sorted(basis_ids):
+        driver_connection(tx).execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (_use_name(basis_id),))
+    driver_connection(tx).execute(_MAY_BE_IDLE)
+
+
+def _use_name(basis_id: int) -> str:
+    return f"ebbing use of basis {basis_id}"
+
+
 def count_sample(tx: Connection, tenant_id: UUID, space_id: int) -> int:
     """Count the vectors in a tenant's sample of a space."""
     return int(fetch_value(tx, _COUNT_SAMPLE, {"tenant": tenant_id, "space": space_id}))

@@ -24,7 +24,17 @@ MOST: Final = 500
 """Maximum number of memories per call; each call should be a transaction of its own."""
 
 OWN: Final = (
-    *("memory_aliases", "links", "lineage", "reviews", "scores", "memory_events", "self_tests", "privacy_findings"),
+    *(
+        "memory_aliases",
+        "links",
+        "lineage",
+        "decayed_sources",
+        "reviews",
+        "scores",
+        "memory_events",
+        "self_tests",
+        "privacy_findings",
+    ),
     *(
         "hidden_memories",
         "hidden_vectors",

@@ -13,18 +13,22 @@ from app.domain.jobs import Job
 from app.domain.tiers import pca
 from app.services.erasure import execution, requests
 from app.services.erasure.requests import ERASE
-from app.services.tiers import pca_fitting
+from app.services.tiers import archive, pca_fitting
+from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.tiers.pca_bases import SHARED
 from tests.service import Service, Tenant
-from tests.services.archived_memories import act_on, archive_all, fade
+from tests.services.archived_memories import act_on, archive_all, fade, swept
 from tests.services.erasure.test_erasing import carried_out, erase, removed
 from tests.services.tiers.test_pca_fitting import crowd
 from tests.waiting import until
 
 AGED = "UPDATE pca_bases SET made_at = made_at - interval '91 days'"
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted"
+WAITING_FOR_USE = (
+    "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND NOT granted)"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -285,3 +289,51 @@ def test_an_earlier_shared_basis_is_replaced_with_the_newest_kept(service: Servi
     [memory_id] = service.rows(free, unused)[0]
     assert carried_out(large.tenant_id, erase(large.tenant_id, memory_ids=[memory_id])) == "verified"
     assert basis_ids(service, SHARED) == [new], "only the latest share is recorded"
+
+
+def small_tenant(service: Service, large: Tenant) -> tuple[UUID, ChosenBasis]:
+    """Let a memory of the tenant without a basis of its own fade, and return the basis that would reduce its vector."""
+    small = service.one("SELECT tenant_id FROM pca_shares WHERE tenant_id <> %s", large.tenant_id)
+    fade(service, [service.one("SELECT memory_id FROM memories WHERE tenant_id = %s LIMIT 1", small)])
+    swept(small)
+    chosen = archive.current_basis(small)
+    assert chosen is not None
+    assert not chosen.is_own
+    return small, chosen
+
+
+@pytest.mark.acceptance(8)
+def test_a_shared_basis_is_deleted_only_after_another_tenant_has_archived_with_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, used, _unused, [old] = share(service)
+    small, chosen = small_tenant(service, large)
+    reduced = threading.Event()
+    results: list[str] = []
+    erasing = threading.Thread(
+        target=lambda: results.append(carried_out(large.tenant_id, erase(large.tenant_id, memory_ids=used[:1])))
+    )
+
+    def trigger(name: str, _about: str = "") -> None:
+        """Let the erasure run to its end, or until it waits, before the reduced vector is committed."""
+        if name == "archive.before_commit" and not reduced.is_set():
+            reduced.set()
+            erasing.start()
+            until(lambda: service.one(WAITING_FOR_USE) or results, "the erasure neither waits nor ends")
+
+    monkeypatch.setattr("app.failpoints.trigger", trigger)
+    assert archive.move_slice(small, None, chosen)[1]["archived"] == 1
+    erasing.join()
+    assert results == ["verified"]
+    [new] = basis_ids(service, SHARED)
+    assert new > old
+    assert service.rows("SELECT DISTINCT basis_id FROM archived_memories") == [(new,)]
+
+
+@pytest.mark.acceptance(8)
+def test_a_vector_is_stored_whole_if_the_shared_basis_has_been_deleted_since_it_was_chosen(service: Service) -> None:
+    large, used, _unused, _before = share(service)
+    small, chosen = small_tenant(service, large)
+    assert carried_out(large.tenant_id, erase(large.tenant_id, memory_ids=used[:1])) == "verified"
+    assert archive.move_slice(small, None, chosen)[1] == {"archived": 1, "whole": 1}
+    assert service.rows("SELECT DISTINCT basis_id FROM archived_memories") == [(None,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
@@ -227,4 +228,96 @@ def test_a_summary_that_is_seen_until_its_sources_are_erased_leaves_the_counts(m
     worked(made.service)
     assert made.status(erasure_id) == "verified"
     assert not made.is_seen(made.summary)
+    assert not any(recount.recount_tenant(made.tenant_id))
+
+
+# --- Sources that decay has deleted ---
+
+
+def decay(made: Made, *memory_ids: UUID) -> None:
+    made.service.rows(
+        "UPDATE memory_state SET tier = 'cold', wanted_tier = 'deleted', salience = 0 WHERE memory_id = ANY (%s)",
+        list(memory_ids),
+    )
+    assert decay_deletion.delete(made.tenant_id, days(600))[1] == {"deleted": len(memory_ids)}
+    recount.recount_tenant(made.tenant_id)  # the tiers were set in the rows
+
+
+@pytest.fixture
+def decayed(made: Made) -> Made:
+    """A summary that has outlived its sources, of which the first had a thread, a tag, a category and a kind."""
+    made.service.rows(
+        "UPDATE memories SET thread = 't', tags = '{boat,red}', categories = '{hobby}', kind = 'emotional', "
+        "occurred_at = '2001-02-03Z' WHERE memory_id = %s",
+        made.sources[0],
+    )
+    decay(made, *made.sources)
+    assert made.is_seen(made.summary)
+    return made
+
+
+@pytest.mark.acceptance(9)
+@pytest.mark.parametrize("condition", ["thread", "tags", "categories", "kinds", "before", "memory_ids"])
+def test_a_summary_goes_with_a_source_that_decay_has_deleted(decayed: Made, condition: str) -> None:
+    scopes: dict[str, Any] = {
+        "thread": "t",
+        "tags": ["red"],
+        "categories": ["hobby"],
+        "kinds": ["emotional"],
+        "before": datetime(2001, 2, 4, tzinfo=UTC),
+        "memory_ids": [decayed.sources[0]],
+    }
+    erasure_id = decayed.ask(0, **{condition: scopes[condition]})
+    assert not decayed.is_seen(decayed.summary)
+    worked(decayed.service)
+    assert decayed.status(erasure_id) == "verified"
+    assert decayed.summaries() == []
+    assert decayed.service.one("SELECT count(*) FROM decayed_sources") == 0
+    assert not any(recount.recount_tenant(decayed.tenant_id))
+
+
+def test_a_summary_stays_if_no_deleted_source_matches(decayed: Made) -> None:
+    for scope in ({"thread": "u"}, {"tags": ["boat", "blue"]}, {"subject": "bob"}, {"memory_ids": [uuid4()]}):
+        erasure_id = decayed.ask(0, **scope)
+        worked(decayed.service)
+        assert decayed.status(erasure_id) == "verified"
+        assert decayed.is_seen(decayed.summary), scope
+
+
+def test_a_summary_of_deleted_sources_is_as_it_was_after_a_cancellation(decayed: Made) -> None:
+    before = decayed.text()
+    erasure_id = decayed.ask(thread="t")
+    worked(decayed.service)
+    assert not decayed.is_seen(decayed.summary)
+    requests.cancel(decayed.tenant_id, erasure_id, "key")
+    assert not decayed.rederive()
+    assert decayed.is_seen(decayed.summary)
+    assert decayed.text() == before
+    assert not any(recount.recount_tenant(decayed.tenant_id))
+
+
+def test_a_summary_that_another_erasure_hides_goes_with_its_deleted_source(decayed: Made) -> None:
+    hiding = decayed.ask(subject="ann")
+    erasure_id = decayed.ask(0, thread="t")
+    worked(decayed.service)
+    assert decayed.status(erasure_id) == "verified"
+    requests.cancel(decayed.tenant_id, hiding, "key")
+    assert decayed.summaries() == []
+
+
+@pytest.mark.acceptance(9)
+@pytest.mark.parametrize("grace_days", [0, 7])
+def test_a_summary_is_rewritten_without_a_source_that_decay_has_deleted(made: Made, grace_days: int) -> None:
+    before = made.text()
+    source = made.service.one("SELECT memory_id FROM memories WHERE made_by = 'caller' AND text || '.' = %s", before)
+    made.service.rows("UPDATE memories SET thread = 't' WHERE memory_id = %s", source)
+    decay(made, source)
+    erasure_id = made.ask(grace_days, thread="t")
+    assert not made.is_seen(made.summary)
+    worked(made.service)
+    assert made.status(erasure_id) == ("grace" if grace_days else "verified")
+    assert made.is_seen(made.summary)
+    assert made.text() != before
+    assert made.made_of() == set(made.sources) - {source}
+    assert made.service.one("SELECT count(*) FROM decayed_sources") == 0
     assert not any(recount.recount_tenant(made.tenant_id))

@@ -30,7 +30,7 @@ def test_leases_from_before_the_clock_was_set_back_end(service: Service, sent: l
     assert queue.send_jobs() == 0
     assert stage_runner.run_index_stage() == 0
 
-    assert queue.send_after_steps() == 1
+    assert queue.end_overlong_leases_and_send() == 1
     assert sent == [job_id, job_id]
     assert stage_runner.run_index_stage() == 1
 
@@ -40,5 +40,5 @@ def test_a_job_that_may_start_later_waits_on(service: Service) -> None:
     queue.create(service.tenant().tenant_id, "sweep", {})
     later = service.one("SELECT now() + interval '3 days'")
     service.rows("UPDATE jobs SET claim = NULL, not_before = %s, claimed_until = %s", later, later)
-    assert queue.send_after_steps() == 0
+    assert queue.end_overlong_leases_and_send() == 0
     assert service.one("SELECT claimed_until = not_before FROM jobs")

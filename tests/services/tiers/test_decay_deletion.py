@@ -128,6 +128,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
         ("ebbing_keys.erasure_ledger", "erasure_id, memory_ids, cut", [UUID(int=6), [gone], "0-0"]),
         ("lineage", "merge_id, memory_id, text_version, part", [UUID(int=3), gone, 1, "source"]),
         (
+            "decayed_sources",
+            "memory_id, source_id, subject, tags, categories, created_at",
+            [gone, UUID(int=7), "canaryword", ["canaryword"], [], days(0)],
+        ),
+        (
             "merges",
             "merge_id, run_id, action, status, level, cohesion, sources, summary_id, key_points, created_at",
             [UUID(int=4), UUID(int=5), "summary", "done", "medium", 1, 4, gone, ["canaryword"], days(0)],
