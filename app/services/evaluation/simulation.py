@@ -48,6 +48,8 @@ Say = Callable[[str, float], object]
 """Progress callback: receives a description and the share done (0 to 1)."""
 
 KEEP_ALL: Final = "keep-all"
+ASSISTANT: Final = "Assistant"
+"""Speaker of the assistant's statements."""
 DEFAULT: Final[tuple[Tier, ...]] = ("active",)
 EVERY_TIER: Final[tuple[Tier, ...]] = ("active", "archived", "cold")
 RANKED: Final = 100
@@ -282,7 +284,7 @@ class _SimulatedTenant:
         arrivals = []
         for number, (person, day_statements) in enumerate(people.items()):
             base = generate_base(accepted_ms, self._chance.bytes(RANDOM_BYTES))
-            bodies = [MemoryIn(statement.text, person, f"{person} {day}", person) for _, statement in day_statements]
+            bodies = [_memory(statement, f"{person} {day}") for _, statement in day_statements]
             arrivals.append(Arrival(f"{accepted_ms}-{number}", base, accepted_ms, bodies))
             ids = memory_uuids(base, len(day_statements))
             self._places |= {
@@ -358,3 +360,8 @@ class _SimulatedTenant:
             ]
             for result in results
         ]
+
+
+def _memory(statement: SimulatedStatement, thread: str) -> MemoryIn:
+    speaker = ASSISTANT if statement.role == "assistant" else statement.person
+    return MemoryIn(statement.text, statement.person, thread, speaker, role=statement.role)
