@@ -53,6 +53,8 @@ ACKNOWLEDGED_SHARE: Final = 0.6
 """Share of the user's facts that the assistant acknowledges."""
 ADVISED_SHARE: Final = 0.4
 """Share of the acknowledgements that continue with general remarks."""
+TERSE_SHARE: Final = 1 / 3
+"""Share of the facts in the second, mostly terse wording."""
 MISTYPED_SHARE: Final = 0.15
 """Share of the user's statements with typing errors, in languages with Latin letters."""
 LISTED_SHARE: Final = 0.3
@@ -187,16 +189,19 @@ def _generate_fact(
 ) -> list[_DraftFact]:
     """Return a fact, and the fact that replaces it if it changes."""
     values = chance.permutation(topic.values).tolist()
-    wording = int(chance.integers(len(topic.said)))
+    wording = _choose_wording(chance)
     first = _DraftFact(topic, person, values[0], [(calendar.choose_day(person), wording)])
     day = first.told[0][0]
     if remaining > 1 and topic.changes and chance.random() < CHANGED_SHARE:
         first.until = calendar.choose_day(person, day)
-        second = int(chance.integers(len(topic.said)))
-        return [first, _DraftFact(topic, person, values[1], [(first.until, second)])]
+        return [first, _DraftFact(topic, person, values[1], [(first.until, _choose_wording(chance))])]
     if remaining > 1 and chance.random() < RESTATED_SHARE:
-        first.told.append((calendar.choose_day(person, day), (wording + 1) % len(topic.said)))
+        first.told.append((calendar.choose_day(person, day), 1 - wording))
     return [first]
+
+
+def _choose_wording(chance: Chance) -> int:
+    return int(chance.random() < TERSE_SHARE)
 
 
 def _generate_searches(chance: Chance, drafts: Sequence[_DraftFact], days: int) -> list[SimulatedSearch]:
