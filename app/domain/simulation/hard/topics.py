@@ -53,7 +53,9 @@ def _read(*names: str) -> list[dict[str, Any]]:
 
 
 def _read_topics() -> tuple[HardTopic, ...]:
-    tables = _read(*(f"topics_{name}" for name in ("daily", "work", "people", "agreed", "german", "romance", "further")))
+    tables = _read(
+        *(f"topics_{name}" for name in ("daily", "work", "people", "agreed", "german", "romance", "further"))
+    )
     return tuple(
         _parse_topic(line, group["language"], group["role"])
         for table in tables
@@ -92,7 +94,9 @@ FILLINGS: Final[dict[str, tuple[str, ...]]] = {
     name: tuple(values) for table in _CHATTER for name, values in table.get("fillings", {}).items()
 }
 THEMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    language: {name: tuple(sentence.replace(BREAK, "\n") for sentence in sentences) for name, sentences in themes.items()}
+    language: {
+        name: tuple(sentence.replace(BREAK, "\n") for sentence in sentences) for name, sentences in themes.items()
+    }
     for table in _CHATTER
     for language, themes in table.get("themes", {}).items()
 }
