@@ -18,6 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Extra arguments: make test ARGS="tests/domain -k decay", make run ARGS="--port 9000", make lock ARGS=--upgrade
 ARGS ?=
+YEARS ?= old hard
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
@@ -90,8 +91,8 @@ bench: venv ## speed, as ratios to the bare cost of the same work
 bench-recall: venv ## what searches find of the evidence in a dataset, by mode and beside baselines (DATA=PATH, ARGS="--help")
 	@$(BIN)/python -m ops.recall $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-bench-lifecycle: venv ## a simulated year under every model of forgetting, beside simpler ones (ARGS="--seed 7")
-	@$(BIN)/ebbing simulate --profile all $(ARGS)
+bench-lifecycle: venv ## simulated years under every model of forgetting, beside simpler ones (YEARS="old hard", ARGS="--seed 7")
+	@for year in $(YEARS); do $(BIN)/ebbing simulate --profile all --year $$year $(ARGS) || exit; done
 
 bench-summaries: venv ## what summaries of labelled memories keep, by level, and by model or without
 	@$(BIN)/python -m ops.summaries probes

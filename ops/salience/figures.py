@@ -33,7 +33,11 @@ class Area(NamedTuple):
 
 def area(groups: Sequence[Group], scores: Sequence[Floats], role: str | None = None) -> Area:
     """Return the area over all memories of these groups, by role if one is given; the interval is bootstrapped."""
-    high, low = split_scores(groups, scores, role)
+    return compute_area(*split_scores(groups, scores, role))
+
+
+def compute_area(high: Floats, low: Floats) -> Area:
+    """Return the area for the scores of memories that matter and of the others; the interval is bootstrapped."""
     random = np.random.default_rng(1)
     drawn = sorted(
         _area(random.choice(high, high.size), random.choice(low, low.size)) for _ in range(DRAWS if high.size else 0)

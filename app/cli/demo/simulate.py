@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 router = typer.Typer()
 
 ALL: Final = "all"
+YearName = Literal["old", "hard"]
 MEMORIES: Final = 3000
 SHORT_MEMORIES, SHORT_DAYS = 300, 60
 MONTH_MEMORIES, MONTH_DAYS = 60, 28
@@ -44,6 +45,11 @@ active: size of the active set. Shares of important memories: retained (in any t
 the top ten for a paraphrased question). of reach: found, as a share of the questions that are answered when nothing is
 forgotten; all tiers: same, with a second search in all tiers. chatter: share of unimportant memories still active.
 outdated: share of changed facts whose old version ranks first."""
+PILLARS: Final = ("retrieval", "forgetting", "plausibility", "sum")
+PILLARS_LEGEND: Final = """\
+retrieval: mean of recall and mean reciprocal rank over all questions. forgetting: share of unimportant memories no
+longer active. plausibility: rank correlation of a memory's strength and of being found. sum: 40 % of retrieval, 35 %
+of forgetting and 25 % of plausibility (0 where a method has no strength)."""
 
 
 @router.command(
@@ -51,6 +57,7 @@ outdated: share of changed facts whose old version ranks first."""
         "ebbing simulate --short",
         "ebbing simulate --profile mnemex --seed 7",
         "ebbing simulate --profile all --plot year.svg",
+        "ebbing simulate --year hard --seed 7",
         "ebbing simulate --set reinforcement.by_search=false --set protection.salience_above=0.3",
     )
 )
@@ -62,6 +69,14 @@ def simulate(
             "--profile", metavar="NAME", help="Forgetting profile to simulate, or `all`. Repeatable. Default: spec."
         ),
     ] = None,
+    year_name: Annotated[
+        YearName,
+        typer.Option(
+            "--year",
+            help="Conversations to simulate: `old` (54 topics, single statements), or `hard` (more than 300 topics in "
+            "eleven languages, terse and mistyped, in dialogues with an assistant).",
+        ),
+    ] = "old",
     days: Annotated[int | None, typer.Option("--days", min=28, max=3650, help="Simulated days. Default: 365.")] = None,
     memories: Annotated[
         int | None, typer.Option("--memories", min=50, max=20_000, help=f"Number of memories. Default: {MEMORIES:,}.")
@@ -94,9 +109,10 @@ def simulate(
     names = list(PROFILES) if ALL in (profile or []) else list(dict.fromkeys(profile or ["spec"]))
     if unknown := [name for name in names if name not in PROFILES]:
         raise typer.BadParameter(f"unknown profile {unknown[0]!r}: use one of {', '.join(PROFILES)}, or {ALL}")
-    from app.domain.simulation.year import DAYS, generate_year
+    from app.domain.simulation.year import DAYS
+    from app.domain.simulation.years import YEARS
 
-    year = generate_year(
+    year = YEARS[year_name](
         memories or (SHORT_MEMORIES if short else MEMORIES), days or (SHORT_DAYS if short else DAYS), seed
     )
     try:
@@ -114,11 +130,22 @@ def simulate(
             {one.name: one.measures.found_in_reach for one in own},
         )
     if as_json:
-        shape = {"seed": year.seed, "days": year.days, "memories": len(year.said), "facts": len(year.current)}
+        shape = {
+            "year": year_name,
+            "seed": year.seed,
+            "days": year.days,
+            "memories": len(year.said),
+            "facts": len(year.current),
+        }
         print_json({**shape, "questions": len(year.questions), "outcomes": [render_outcome(one) for one in outcomes]})
         return
     show_table(outcomes)
-    show(f"\n{len(year.current)} important memories, {len(year.questions)} questions.\n{LEGEND}", err=True)
+    show("")
+    show_pillars(outcomes)
+    show(
+        f"\n{len(year.current)} important memories, {len(year.questions)} questions.\n{LEGEND}\n{PILLARS_LEGEND}",
+        err=True,
+    )
     if plot is not None:
         show(f"plot written: {plot}", err=True)
 
@@ -159,6 +186,17 @@ def show_table(outcomes: Sequence[SimulationOutcome], measured: Sequence[str] = 
     print_table(["", *heads], [_row(one, measured) for one in outcomes], right=heads)
 
 
+def show_pillars(outcomes: Sequence[SimulationOutcome]) -> None:
+    """Print the three pillars of seed 003 and their weighted sum, one row per outcome."""
+    rows = []
+    for one in outcomes:
+        pillars = one.pillars
+        plausibility = "none" if pillars.plausibility is None else f"{pillars.plausibility:.2f}"
+        cells = [f"{pillars.retrieval:.2f}", f"{pillars.forgetting:.2f}", plausibility, f"{pillars.weighted_sum:.2f}"]
+        rows.append([_label(one), *cells])
+    print_table(["", *PILLARS], rows, right=list(PILLARS))
+
+
 def _show_kept(simulation: Simulation, names: list[str], home: str) -> None:
     from app.services.tenants import tenants
 
@@ -171,11 +209,21 @@ def render_outcome(outcome: SimulationOutcome) -> dict[str, Any]:
     """Return an outcome as JSON."""
     measured: Mapping[str, Any] = asdict(outcome.measures)
     rounded = {name: round(value, 4) for name, value in measured.items()}
-    return {"name": outcome.name, "size_of": outcome.size_of, **rounded, "seconds": round(outcome.seconds, 1)}
+    pillars = {**asdict(outcome.pillars), "sum": outcome.pillars.weighted_sum}
+    return {
+        "name": outcome.name,
+        "size_of": outcome.size_of,
+        **rounded,
+        "pillars": {name: None if value is None else round(value, 4) for name, value in pillars.items()},
+        "seconds": round(outcome.seconds, 1),
+    }
 
 
 def _row(outcome: SimulationOutcome, names: Sequence[str]) -> list[str]:
     measured = asdict(outcome.measures)
     cells = [f"{measured[name]:,}" if name == "active_set" else f"{measured[name]:.1%}" for name in names]
-    label = outcome.name if outcome.size_of is None else f"  {outcome.name}"
-    return [label, *cells]
+    return [_label(outcome), *cells]
+
+
+def _label(outcome: SimulationOutcome) -> str:
+    return outcome.name if outcome.size_of is None else f"  {outcome.name}"

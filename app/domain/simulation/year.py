@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from app.domain.ingest.roles import Role
 from app.domain.simulation.topics import CHATTER, FILLINGS, PEOPLE, TOPICS, Topic
 
 Chance = np.random.Generator
@@ -36,15 +37,19 @@ class SimulatedStatement:
 
     Attributes:
         day: Days since the start of the year.
-        person: The speaker, who talks about themselves.
+        person: The subject, who is also the speaker unless `role` is the assistant's.
         text: The statement.
         fact: Index in `Year.facts`; None for chatter.
+        role: The speaker's role in a conversation with an assistant; None outside of one.
+        language: ISO 639-1 code.
     """
 
     day: float
     person: str
     text: str
     fact: int | None = None
+    role: Role | None = None
+    language: str = "en"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from app.domain.search.request import SearchRequest, SearchResult, Tier
 from app.domain.simulation import baselines
 from app.domain.simulation.baselines import RESULTS, BaselineSearch
 from app.domain.simulation.measures import Hits, Measures, answered_questions, compute_measures, tells_fact
+from app.domain.simulation.pillars import Pillars, compute_pillars
 from app.domain.simulation.year import SimulatedSearch, SimulatedStatement, Year
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.services.embedding import embed
@@ -48,6 +49,8 @@ Say = Callable[[str, float], object]
 """Progress callback: receives a description and the share done (0 to 1)."""
 
 KEEP_ALL: Final = "keep-all"
+ASSISTANT: Final = "Assistant"
+"""Speaker of the assistant's statements."""
 DEFAULT: Final[tuple[Tier, ...]] = ("active",)
 EVERY_TIER: Final[tuple[Tier, ...]] = ("active", "archived", "cold")
 RANKED: Final = 100
@@ -73,6 +76,7 @@ class SimulationOutcome:
         name: A profile, `keep-all` or a baseline.
         size_of: For a baseline, the profile whose active set limits the baseline's size; None otherwise.
         measures: Measures on the last day.
+        pillars: The three pillars of seed 003 on the last day; baselines and `keep-all` have no plausibility.
         sizes: Number of active memories after each night; empty for a baseline.
         seconds: Duration of the simulation.
     """
@@ -80,6 +84,7 @@ class SimulationOutcome:
     name: str
     size_of: str | None
     measures: Measures
+    pillars: Pillars
     sizes: tuple[int, ...]
     seconds: float
 
@@ -130,7 +135,8 @@ class Simulation:
         self._reach = answered_questions(self.year, hits)
         all_active = dict.fromkeys(range(len(self.year.said)), "active")
         measures = compute_measures(self.year, len(all_active), all_active, hits, hits, self._reach)
-        return SimulationOutcome(KEEP_ALL, None, measures, (), time.monotonic() - started_at)
+        pillars = compute_pillars(self.year, hits, measures.unimportant_active, None)
+        return SimulationOutcome(KEEP_ALL, None, measures, pillars, (), time.monotonic() - started_at)
 
     def _outcome(self, name: str, size_of: str | None, life: _SimulatedTenant) -> SimulationOutcome:
         started_at = time.monotonic()
@@ -138,15 +144,13 @@ class Simulation:
             life.run_year()
         else:
             life.store_all()
+        hits = life.ask_questions(DEFAULT)
         measures = compute_measures(
-            self.year,
-            life.active(),
-            life.tiers(),
-            life.ask_questions(DEFAULT),
-            life.ask_questions(EVERY_TIER),
-            self._reach,
+            self.year, life.active(), life.tiers(), hits, life.ask_questions(EVERY_TIER), self._reach
         )
-        return SimulationOutcome(name, size_of, measures, tuple(life.sizes), time.monotonic() - started_at)
+        strengths = life.strengths() if size_of is None else None
+        pillars = compute_pillars(self.year, hits, measures.unimportant_active, strengths)
+        return SimulationOutcome(name, size_of, measures, pillars, tuple(life.sizes), time.monotonic() - started_at)
 
     def moment(self, day: float) -> datetime:
         """Return the time of a search; `day` counts from the year's start, and its fraction selects the hour."""
@@ -250,6 +254,20 @@ class _SimulatedTenant:
                     tier_by_position[self._places[memory_id]] = DECAY_TIERS[tier]
         return {position: tier for position, tier in tier_by_position.items() if tier != "deleted"}
 
+    def strengths(self) -> dict[int, float]:
+        """Return the strength at the end of each remaining memory, by its position in the year's statements."""
+        now = self._simulation.end.timestamp()
+        with database.tenant(self._tenant_id) as tx:
+            times = memory_strength.load_timeline(tx, self._tenant_id)
+        strength_by_position = {}
+        for states, _ in memory_strength.iterate_pages(self._tenant_id, _PAGE, []):
+            current = memory_strength.advance_to_era(states, times, now).state
+            strengths = memory_strength.evaluate_strength(times.at(now), current, now).strength
+            for memory_id, strength in zip(states.ids, strengths.tolist(), strict=True):
+                if memory_id in self._places:
+                    strength_by_position[self._places[memory_id]] = strength
+        return strength_by_position
+
     def _night(self, day: int) -> None:
         moment = self._simulation.night_of(day)
         with database.at(self._tenant_id, moment):
@@ -282,7 +300,7 @@ class _SimulatedTenant:
         arrivals = []
         for number, (person, day_statements) in enumerate(people.items()):
             base = generate_base(accepted_ms, self._chance.bytes(RANDOM_BYTES))
-            bodies = [MemoryIn(statement.text, person, f"{person} {day}", person) for _, statement in day_statements]
+            bodies = [_memory(statement, f"{person} {day}") for _, statement in day_statements]
             arrivals.append(Arrival(f"{accepted_ms}-{number}", base, accepted_ms, bodies))
             ids = memory_uuids(base, len(day_statements))
             self._places |= {
@@ -358,3 +376,8 @@ class _SimulatedTenant:
             ]
             for result in results
         ]
+
+
+def _memory(statement: SimulatedStatement, thread: str) -> MemoryIn:
+    speaker = ASSISTANT if statement.role == "assistant" else statement.person
+    return MemoryIn(statement.text, statement.person, thread, speaker, role=statement.role)

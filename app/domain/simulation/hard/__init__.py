@@ -1,0 +1,1 @@
+"""The hard year: more topics, in more languages, in words that the salience rules don't list, amid dialogues."""

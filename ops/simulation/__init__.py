@@ -1,0 +1,1 @@
+"""Figures about the hard simulated year that need no database."""
