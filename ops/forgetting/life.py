@@ -44,8 +44,8 @@ _NIGHT, _QUESTIONS = timedelta(hours=2), timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "expire", "consolidate", "archive", "cold", "delete")
 """The steps of a night that move, merge or delete memories. The others check, report or ask a model; self-tests, which
 strengthen what they find, would cost most of the time."""
-_LATER_NIGHTS: Final = 4
-"""After the last turn, nights are this many times as far apart: nothing is said or used that a night could affect."""
+_IDLE_NIGHTS: Final = 8
+"""While nothing is used, nights are this many times as far apart: strength doesn't depend on them."""
 _PAGE: Final = 5000
 _CHANCES: Final = text("SELECT memory_id, coalesce(keep_chance, 0) FROM scores WHERE tenant_id = :tenant")
 
@@ -56,7 +56,7 @@ class Plan:
 
     Attributes:
         days: Days between the last turn and the questions.
-        night_days: Days between two nights until the last turn; afterwards, nights are four times as far apart.
+        night_days: Days between two nights while memories are used; otherwise, nights are eight times as far apart.
         seed: Seed of the memories' ids.
         policy: Policy fields that replace the defaults.
     """
@@ -132,14 +132,14 @@ class Life:
         """
         for sitting in self._sittings():
             if nights:
-                self._run_nights(self.moments[sitting[0]])
+                self._run_nights(self.moments[sitting[0]], is_idle=usage == "none")
             if usage == "later":
                 self._use_for(sitting)
             with clock.at(self.tenant_id, self.moments[sitting[-1]]):
                 self._store(sitting)
             say(sitting[-1] / len(self.memories) / 2)
         if nights:
-            self._run_nights(self.end, lambda share: say((1 + share) / 2))
+            self._run_nights(self.end, is_idle=True, say=lambda share: say((1 + share) / 2))
         self.read_worth()
         say(1)
 
@@ -184,7 +184,7 @@ class Life:
         for _, sitting in groupby(range(len(self.memories)), key):
             yield list(sitting)
 
-    def _run_nights(self, until: datetime, say: Say = lambda _share: None) -> None:
+    def _run_nights(self, until: datetime, *, is_idle: bool, say: Say = lambda _share: None) -> None:
         """Run the nights that are due before this moment; the last one is on the day of the questions."""
         started = self._next_night
         while self._next_night < until:
@@ -193,7 +193,7 @@ class Life:
                 simulated_time.run_night(self.tenant_id, self._next_night, _NIGHTLY)
                 simulated_time.process_pending(self.policy)  # neighbours of deleted memories are embedded again
             say((self._next_night - started) / (until - started))
-            apart = self._plan.night_days * (1 if self._next_night < self.moments[-1] else _LATER_NIGHTS)
+            apart = self._plan.night_days * (_IDLE_NIGHTS if is_idle else 1)
             step = self._next_night + timedelta(days=apart)
             final = self.end - _QUESTIONS + _NIGHT
             self._next_night = final if self._next_night < final < step else step

@@ -20,8 +20,9 @@ NONE: Final = "none"
 DESCRIPTION: Final = """Measure what forgetting costs: tell conversations at their own times, let a year pass, and ask.
 
 Each conversation becomes a tenant of the service, whose code runs at the conversation's times. Turns are accepted when
-they were said, and nights run every --night-days days (after the last turn, a quarter as often). The questions are asked --days
-days after the last turn. Uses follow a stated model and know nothing about the questions:
+they were said. Nights run every --night-days days, but only an eighth as often after the last turn, or if nothing is
+used. The questions are asked --days days after the last turn. Uses follow a model that knows nothing about the
+questions:
 
   none   nothing is ever used
   later  before each turn of the user (each turn, if roles are unknown) the service recalls memories of other threads
@@ -71,7 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--night-days",
         type=_count,
         default=NIGHT_DAYS,
-        help=f"days between two nights until the last turn. Default: {NIGHT_DAYS}",
+        help=f"days between two nights while memories are used. Default: {NIGHT_DAYS}",
     )
     add("--seed", type=int, default=SEED, help=f"seed of ids and random orders. Default: {SEED}")
     add("--check", type=_count, metavar="N", help="repeat N points of the curves with tenants that store only the kept")
