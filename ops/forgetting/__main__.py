@@ -7,13 +7,12 @@ import json
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NoReturn
 
 from pydantic import ValidationError
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from app.services.evaluation.simulated_time import NightFailed
 from app.supervisor import lock_home, temporary_home
@@ -21,7 +20,7 @@ from app.supervisor.standalone import standalone_servers
 from ops.forgetting import picture, report
 from ops.forgetting.life import Plan
 from ops.forgetting.options import parse
-from ops.forgetting.run import Measure, measure
+from ops.forgetting.run import Measure, Say, measure
 from ops.recall.dataset import Conversation
 from ops.recall.readers.choice import choose
 
@@ -65,8 +64,8 @@ def run(wanted: argparse.Namespace, err: Console) -> dict[str, Any]:
         stack.enter_context(standalone_servers(home))
         for path, reader in readers:
             conversations = _chosen(reader.read(path), wanted.only, err)
-            with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-                measured = measure(conversations, task, partial(_say, bar, bar.add_task(path.name, total=1.0)))
+            with _progress(path.name, err) as say:
+                measured = measure(conversations, task, say)
             if not measured.size.conversations:
                 raise ValueError(f"{path}: no conversation has a question that counts")
             parts.append(report.describe(path.name.split(".")[0], reader.name, measured, wanted.seed))
@@ -82,8 +81,21 @@ def _chosen(conversations: Iterable[Conversation], only: list[str] | None, err: 
             yield conversation
 
 
-def _say(bar: Progress, line: TaskID, what: str, share: float) -> None:
-    bar.update(line, description=what, completed=share)
+@contextmanager
+def _progress(name: str, err: Console) -> Iterator[Say]:
+    """Show the progress as a bar, or as a line for each part if standard error isn't a terminal."""
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        line = bar.add_task(name, total=1.0)
+        latest = ""
+
+        def say(what: str, share: float) -> None:
+            nonlocal latest
+            bar.update(line, description=what, completed=share)
+            if what != latest and not err.is_terminal:
+                err.print(f"… {what}")
+            latest = what
+
+        yield say
 
 
 def _one_line(error: Exception) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, Literal, get_args
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ _NIGHT, _QUESTIONS = timedelta(hours=2), timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "expire", "consolidate", "archive", "cold", "delete")
 """The steps of a night that move, merge or delete memories. The others check, report or ask a model; self-tests, which
 strengthen what they find, would cost most of the time."""
-_IDLE_NIGHTS: Final = 8
+_IDLE_NIGHTS: Final = 4
 """While nothing is used, nights are this many times as far apart: strength doesn't depend on them."""
 _PAGE: Final = 5000
 _CHANCES: Final = text("SELECT memory_id, coalesce(keep_chance, 0) FROM scores WHERE tenant_id = :tenant")
@@ -56,7 +56,7 @@ class Plan:
 
     Attributes:
         days: Days between the last turn and the questions.
-        night_days: Days between two nights while memories are used; otherwise, nights are eight times as far apart.
+        night_days: Days between two nights while memories are used; otherwise, nights are four times as far apart.
         seed: Seed of the memories' ids.
         policy: Policy fields that replace the defaults.
     """
@@ -97,16 +97,15 @@ class Life:
     """A conversation's memories in a simulated tenant."""
 
     def __init__(self, conversation: Conversation, policy: Policy, plan: Plan, name: str) -> None:
-        """Create the tenant, which has no memories yet; `name` is unique among all tenants."""
+        """Create the tenant, which has no memories yet; `name` is the start of its name."""
         self.memories = sorted(conversation.memories, key=lambda memory: memory.moment)
         self.policy, self._plan = policy, plan
         self.moments = [memory.moment + timedelta(seconds=place) for place, memory in enumerate(self.memories)]
         last = self.moments[-1].replace(hour=0, minute=0, second=0, microsecond=0)
         self.end = last + timedelta(days=plan.days) + _QUESTIONS
-        self.tenant_id = tenants.create_simulated(name, policy, self.moments[0] - timedelta(days=1))
-        self.ids: list[UUID] = []
-        """Ids of the stored memories, in the order of `memories`."""
+        self.tenant_id = tenants.create_simulated(f"{name} {uuid4()}", policy, self.moments[0] - timedelta(days=1))
         self.places: dict[UUID, int] = {}
+        """Places in `memories` by the ids of the stored memories."""
         self.worth = Worth(
             *(np.zeros(len(self.memories), kind) for kind in (bool, float, float, bool)),
             np.array([moment.timestamp() for moment in self.moments]),
@@ -130,14 +129,14 @@ class Life:
         Raises:
             NightFailed: A step of a night failed.
         """
-        for sitting in self._sittings():
+        for batch in self._batches() if usage == "none" else self._sittings():
             if nights:
-                self._run_nights(self.moments[sitting[0]], is_idle=usage == "none")
+                self._run_nights(self.moments[batch[0]], is_idle=usage == "none")
             if usage == "later":
-                self._use_for(sitting)
-            with clock.at(self.tenant_id, self.moments[sitting[-1]]):
-                self._store(sitting)
-            say(sitting[-1] / len(self.memories) / 2)
+                self._use_for(batch)
+            with clock.at(self.tenant_id, self.moments[batch[-1]]):
+                self._store(batch)
+            say(batch[-1] / len(self.memories) / 2)
         if nights:
             self._run_nights(self.end, is_idle=True, say=lambda share: say((1 + share) / 2))
         self.read_worth()
@@ -183,6 +182,12 @@ class Life:
 
         for _, sitting in groupby(range(len(self.memories)), key):
             yield list(sitting)
+
+    def _batches(self) -> Iterator[list[int]]:
+        """Yield the places of successive turns that are stored at once if nothing is used: those between two nights."""
+        first_night, apart = self._next_night, timedelta(days=self._plan.night_days * _IDLE_NIGHTS)
+        for _, batch in groupby(range(len(self.memories)), lambda n: (self.moments[n] - first_night) // apart):
+            yield list(batch)
 
     def _run_nights(self, until: datetime, *, is_idle: bool, say: Say = lambda _share: None) -> None:
         """Run the nights that are due before this moment; the last one is on the day of the questions."""

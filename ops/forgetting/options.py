@@ -14,13 +14,13 @@ from ops.recall.dataset import INVENTED
 from ops.recall.readers.choice import READERS
 
 DAYS: Final = 365
-NIGHT_DAYS: Final = 7
+NIGHT_DAYS: Final = 14
 SEED: Final = 1
 NONE: Final = "none"
 DESCRIPTION: Final = """Measure what forgetting costs: tell conversations at their own times, let a year pass, and ask.
 
 Each conversation becomes a tenant of the service, whose code runs at the conversation's times. Turns are accepted when
-they were said. Nights run every --night-days days, but only an eighth as often after the last turn, or if nothing is
+they were said. Nights run every --night-days days, but only a quarter as often after the last turn, or if nothing is
 used. The questions are asked --days days after the last turn. Uses follow a model that knows nothing about the
 questions:
 
