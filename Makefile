@@ -22,10 +22,10 @@ YEARS ?= old hard
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
-.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-summaries check audit sbom format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-forgetting bench-summaries check audit sbom format docs lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## make .venv with the locked dependencies and the `ebbing` command
 	@:
@@ -93,6 +93,9 @@ bench-recall: venv ## what searches find of the evidence in a dataset, by mode a
 
 bench-lifecycle: venv ## simulated years under every model of forgetting, beside simpler ones (YEARS="old hard", ARGS="--seed 7")
 	@for year in $(YEARS); do $(BIN)/ebbing simulate --profile all --year $$year $(ARGS) || exit; done
+
+bench-forgetting: venv ## what conversations still answer after a year of forgetting, by profile and share kept (DATA=PATH, ARGS="--help")
+	@$(BIN)/python -m ops.forgetting $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 bench-summaries: venv ## what summaries of labelled memories keep, by level, and by model or without
 	@$(BIN)/python -m ops.summaries probes

@@ -13,14 +13,13 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import numpy as np
 
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.memory import MemoryIn
 from app.domain.ingest.uses import Use, touch_results
-from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest, SearchResult, Tier
 from app.domain.simulation import baselines
@@ -29,9 +28,8 @@ from app.domain.simulation.measures import Hits, Measures, answered_questions, c
 from app.domain.simulation.pillars import Pillars, compute_pillars
 from app.domain.simulation.year import SimulatedSearch, SimulatedStatement, Year
 from app.domain.tiers.decay_tier import DECAY_TIERS
-from app.services.embedding import embed
-from app.services.enrichment import index, score_by_rules
-from app.services.night import night_run
+from app.services.evaluation import simulated_time
+from app.services.evaluation.simulated_time import NightFailed
 from app.services.night.steps import STEPS
 from app.services.search import search
 from app.services.strength import memory_strength
@@ -41,7 +39,6 @@ from app.services.uses.reinforcement import EnvelopeTouches
 from app.store.consolidation import merges
 from app.store.core import database
 from app.store.core.binary_copy import Arrival
-from app.store.enrichment import work_queue
 from app.store.ingest import envelopes
 from app.store.memories import tenant_counts
 
@@ -60,12 +57,6 @@ _HOURS_OF_QUESTIONS: Final = timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "archive", "cold", "delete")
 """Steps of every night, which move memories; the other steps rarely find work, and run every seventh night only."""
 _PAGE: Final = 5000
-_CLAIM: Final = 1000
-_LEASE_SECONDS: Final = 600.0
-
-
-class NightFailed(Exception):
-    """Raised when a step of a simulated night fails; the message names the step and the error."""
 
 
 @dataclass(frozen=True)
@@ -271,17 +262,10 @@ class _SimulatedTenant:
     def _night(self, day: int) -> None:
         moment = self._simulation.night_of(day)
         with database.at(self._tenant_id, moment):
-            state: dict[str, Any] = {}
-            finished = False
-            while not finished:
-                steps = list(STEPS) if day % 7 == 0 else list(_NIGHTLY)
-                parameters = {"as_of": moment.isoformat(), "steps": steps}
-                step = night_run.run_job_slice(
-                    Job(uuid4(), self._tenant_id, night_run.KIND, parameters, state, None, 0)
-                )
-                state, finished = step.state, step.finished
-                if step.failure is not None:
-                    raise NightFailed(f"the night of day {day}: {step.failure}")
+            try:
+                simulated_time.run_night(self._tenant_id, moment, list(STEPS) if day % 7 == 0 else _NIGHTLY)
+            except NightFailed as failed:
+                raise NightFailed(f"the night of day {day}: {failed}") from failed
             self._enrich()  # the neighbours of deleted memories are embedded again, without them in context
             self.sizes.append(self.active())
 
@@ -310,23 +294,7 @@ class _SimulatedTenant:
             envelopes.copy_fresh(tx, self._tenant_id, arrivals)
 
     def _enrich(self) -> None:
-        """Process all pending work; a simulation's database has no other workers."""
-        stages: tuple[tuple[str, Callable[[UUID, Sequence[UUID]], int]], ...] = (
-            (work_queue.INDEX, lambda tenant_id, ids: index.index_memories(tenant_id, ids, self._policy)),
-            (work_queue.EMBED, embed.embed_memories),
-            (work_queue.SCORE, score_by_rules.score_memories),
-        )
-        for stage, process in stages:
-            while True:
-                with database.shared() as tx:
-                    claim = work_queue.claim(
-                        tx, stage, claim_id=uuid4(), after=work_queue.NIL, limit=_CLAIM, lease_seconds=_LEASE_SECONDS
-                    )
-                if claim is None:
-                    break
-                process(claim.tenant_id, claim.memory_ids)
-                with database.shared() as tx:
-                    work_queue.finish_claim(tx, claim)
+        simulated_time.process_pending(self._policy)
 
     def _use(self, asked: SimulatedSearch) -> None:
         """Search, and record the uses counted by the policy, or else a use of each answering result, as callers do."""
