@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.domain.policy.policy import Policy
+from app.domain.simulation.hard.year import generate_hard_year
 from app.domain.simulation.year import SimulatedFact, SimulatedStatement, Year, generate_year
 from app.services.evaluation import simulation
 from app.services.evaluation.simulation import KEEP_ALL, Simulation
@@ -54,6 +55,8 @@ def test_a_short_year_end_to_end(quick: Service, monkeypatch: pytest.MonkeyPatch
     assert not quick.rows("SELECT FROM rating_turns")
     assert not quick.rows("SELECT FROM usage")
     assert not quick.rows("SELECT FROM tenant_work")
+    assert (own.pillars.forgetting, own.pillars.plausibility is None) == (1 - own.measures.unimportant_active, False)
+    assert {one.pillars.plausibility for one in (found.keep_all, *others)} == {None}
 
 
 @pytest.mark.slow
@@ -118,3 +121,21 @@ def test_labels_don_t_leak(service: Service) -> None:
     )
     assert sorted(row[:3] for row in rows) == sorted((one.text, one.person, one.person) for one in year.said)
     assert {tuple(map(str, row[3:])) for row in rows} == {("None", "[]", "[]", "[]", "None", "heuristic")}
+
+
+@pytest.mark.slow
+def test_a_dialogue_is_stored_as_a_thread_of_user_and_assistant(service: Service) -> None:
+    year = generate_hard_year(50, 28, seed=5)
+    found = Simulation(year)
+    rows = service.rows(
+        "SELECT text, subject, speaker, role, thread FROM memories WHERE tenant_id = %s ORDER BY seq",
+        found.tenants[KEEP_ALL],
+    )
+    told: dict[str, list[tuple[str, ...]]] = {}
+    for one in year.said:
+        speaker = simulation.ASSISTANT if one.role == "assistant" else one.person
+        told.setdefault(f"{one.person} {int(one.day)}", []).append((one.text, one.person, speaker, str(one.role)))
+    stored: dict[str, list[tuple[str, ...]]] = {}
+    for *row, thread in rows:
+        stored.setdefault(thread, []).append(tuple(row))
+    assert stored == told
