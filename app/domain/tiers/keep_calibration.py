@@ -21,7 +21,7 @@ THRESHOLD_MIN: Final = 0.02
 THRESHOLD_MAX: Final = 0.6
 """Limits of a found threshold: a share alone neither keeps plain chatter, nor forgets what most likely matters."""
 SHIFT_MAX: Final = 0.7
-"""Limit of a shift in log-odds: a threshold of 0.115 acts like one between 0.06 and 0.21."""
+"""Limit of a shift in log-odds: a threshold of 0.11 acts like one between 0.06 and 0.2."""
 PRIOR_USES: Final = 20.0
 """Uses as expected that are added to the counted ones, so that few uses shift little."""
 CHANGE_MIN: Final = 0.05

@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from app.domain.dynamics.parameters import STRICT, Days, Share
 from app.domain.ingest.memory import Kind
 
-KEEP_ABOVE: Final = 0.115
+KEEP_ABOVE: Final = 0.11
 """Default of `keep_chance_above`, chosen by the curves of `python -m ops.salience`."""
 FORMER_SALIENCE: Final = 0.145
 """Former default of `salience_above`; it still judges memories that have no keep chance yet."""
