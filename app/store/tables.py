@@ -61,6 +61,7 @@ memory_state = Table(
     Column("tier", Text, nullable=False),
     Column("salience", REAL),
     Column("salience_source", Text),
+    Column("keep_chance", REAL),
     Column("multiplier", REAL, nullable=False),
     Column("access_count", Integer, nullable=False),
     Column("accessed_at", _MOMENT, nullable=False),

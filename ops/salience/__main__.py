@@ -14,16 +14,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from app.domain.salience import keep_chance
 from app.domain.salience.features import Floats
+from app.domain.tiers.keep_rule import SALIENCE_SLOPE
+from app.domain.tiers.protection import KEEP_ABOVE
 from ops.salience import figures, fitting
 from ops.salience.examples import Group, read_conversations, read_labelled
 from ops.salience.fitting import Fit
 
 WEIGHTS: Final = Path(keep_chance.__file__).with_name("keep_weights.toml")
 ROLES: Final = (None, "user", "assistant")
+THRESHOLDS: Final = (
+    *(0.05, 0.075, 0.09, 0.1, 0.105, 0.108, 0.11, 0.112, 0.115, 0.12, 0.125, 0.13, 0.14, 0.15),
+    *(0.2, 0.25, 0.3, 0.4, 0.5),
+)
+"""Thresholds of the keep chance whose kept shares are shown, densely around the default."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     ):
         _show_areas(name, talks, scores)
     intercept, slope = fitting.calibrate(talks, by_talk)
-    _show_kept(talks, [_chance(intercept + slope * odds) for odds in by_talk])
+    unfitted = fitting.calibrate_left_out(talks, by_talk)
+    _show_kept(talks, unfitted)
+    _show_reliability(talks, unfitted)
+    _, by_salience = fitting.calibrate(talks, [group.salience for group in talks])
+    print(f"\nlog-odds of mattering that a salience higher by 1 adds: {by_salience:.1f} (shipped {SALIENCE_SLOPE:g})")
     fit = fitting.fit_weights(groups)
     checked = read_labelled("check")
     _show_areas("labelled texts, other half", [checked], [fit.odds(checked.features)])
@@ -67,24 +76,27 @@ def _show_areas(name: str, groups: Sequence[Group], scores: Sequence[Floats]) ->
 
 def _show_kept(groups: Sequence[Group], chances: Sequence[Floats]) -> None:
     print("\nshares above a threshold of the keep chance, conversation left out (matters / doesn't)")
+    print(f"  the default threshold is {KEEP_ABOVE:g}")
     sets = list(dict.fromkeys(group.dataset for group in groups))
     print("  threshold  " + "".join(f"{name:>18}" for name in sets))
-    for threshold in np.arange(0.05, 0.6, 0.025):
+    for threshold in THRESHOLDS:
         cells = []
         for dataset in sets:
             places = [place for place, group in enumerate(groups) if group.dataset == dataset]
             high, low = figures.split_scores([groups[p] for p in places], [chances[p] for p in places])
             cells.append(f"{(high > threshold).mean():.3f} / {(low > threshold).mean():.3f}")
         print(f"  {threshold:9.3f}  " + "".join(f"{cell:>18}" for cell in cells))
-    for dataset in sets:
+
+
+def _show_reliability(groups: Sequence[Group], chances: Sequence[Floats]) -> None:
+    print("\nreliability on unfitted data, by tenths of the memories (mean chance → share that matters, memories)")
+    for dataset in dict.fromkeys(group.dataset for group in groups):
         places = [place for place, group in enumerate(groups) if group.dataset == dataset]
         bins = figures.reliability([groups[p] for p in places], [chances[p] for p in places])
-        print(f"  reliability, {dataset}: " + ", ".join(f"{mean:.2f} → {share:.2f}" for mean, share, _ in bins))
-
-
-def _chance(odds: Floats) -> Floats:
-    chance: Floats = 1 / (1 + np.exp(-odds))
-    return chance
+        print(f"  {dataset}")
+        for mean, share, size in bins:
+            print(f"    {mean:.3f} → {share:.3f}  {size:5}  {'#' * round(40 * share):40}|")
+        print(f"    expected calibration error {figures.calibration_error(bins):.3f}")
 
 
 def _format_weights(fit: Fit) -> str:

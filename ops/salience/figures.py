@@ -69,3 +69,8 @@ def reliability(groups: Sequence[Group], chances: Sequence[Floats]) -> list[tupl
     matters = labels[labels != BETWEEN] == YES
     parts = np.array_split(np.argsort(joined, kind="stable"), BINS)
     return [(float(joined[part].mean()), float(matters[part].mean()), part.size) for part in parts if part.size]
+
+
+def calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
+    """Return the mean distance between chance and share over these bins of `reliability`, weighted by their sizes."""
+    return sum(abs(mean - share) * size for mean, share, size in bins) / sum(size for *_, size in bins)

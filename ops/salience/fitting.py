@@ -84,3 +84,17 @@ def calibrate(groups: Sequence[Group], odds: Sequence[Floats]) -> tuple[float, f
     counts = np.concatenate([np.full(int(r.sum()), 1 / sizes[g.dataset]) for g, r in zip(groups, rated, strict=True)])
     model = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], labels, sample_weight=counts * 1000)
     return float(model.intercept_[0]), float(model.coef_[0][0])
+
+
+def calibrate_left_out(groups: Sequence[Group], odds: Sequence[Floats]) -> list[Floats]:
+    """Return the chances of each group, calibrated on the other groups alone.
+
+    Args:
+        odds: Log-odds of the groups' memories by weights that haven't seen them, as for `calibrate`.
+    """
+    chances = []
+    for place, own in enumerate(odds):
+        others = [each for each in range(len(groups)) if each != place]
+        intercept, slope = calibrate([groups[each] for each in others], [odds[each] for each in others])
+        chances.append(1 / (1 + np.exp(-(intercept + slope * own))))
+    return chances

@@ -190,7 +190,7 @@ def test_tiers_begin_below_their_thresholds(
     """
     seen = CurrentStrength(np.array([strength]), np.array([importance]))
     state = memory(uses, salience=0.1)
-    found = decay_tier(TierThresholds(), state, START + days * DAY_SECONDS, seen, state.created_at)[0]
+    found = decay_tier(TierThresholds(), state, START + days * DAY_SECONDS, seen, state.created_at, np.array([True]))[0]
     assert DECAY_TIERS[found] == tier
 
 

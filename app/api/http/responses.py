@@ -15,6 +15,7 @@ from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.memory import COLUMNS, MemoryIn
 from app.domain.ingest.roles import infer_role
+from app.domain.tiers.keep_calibration import FoundThreshold
 from app.services.consolidation.supersession import SupersessionOutcome
 from app.services.memories.live_numbers import LiveMemory
 from app.services.storage.lookup import Pending
@@ -158,6 +159,11 @@ def past_reviews(reviewed: ReviewSchedule | None) -> dict[str, Any]:
         "review_count": reviewed.review_count if reviewed else 0,
         "flagged": reviewed is not None and reviewed.flagged,
     }
+
+
+def found_threshold(found: FoundThreshold) -> dict[str, Any]:
+    """Return the threshold of the keep chance that a target share would have, as JSON."""
+    return pick(found, "threshold", "share", "memories") | {"limited": found.is_limited}
 
 
 def _moment(seconds: float) -> datetime | None:

@@ -46,9 +46,14 @@ class Forecast(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def outlook(caller: Reader, wanted: Annotated[Forecast, Depends(json_body(Forecast))]) -> Response:
     """Return the number of memories per tier and day, as predicted from decay alone. Read-only."""
     found = forecast.forecast_tiers(caller.tenant_id, ForecastOptions(wanted.days, wanted.policy, wanted.subject))
-    shown: dict[str, Any] = {"as_of": found.as_of, "days": _days(found.dates, found.counts)}
+    shown: dict[str, Any] = {
+        "as_of": found.as_of,
+        "keep_chance_above": found.keep_above,
+        "days": _days(found.dates, found.counts),
+    }
     if found.changed is not None:
         shown |= {"what_if": _days(found.dates, found.changed), "moves": [_move(move) for move in found.moves]}
+        shown["found_threshold"] = found.found and responses.found_threshold(found.found)
     return responses.answer(shown)
 
 

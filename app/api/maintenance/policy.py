@@ -119,6 +119,7 @@ def _effects(effects: PolicyImpact) -> dict[str, Any]:
             "before": _by_tier(effects.later_before),
             "after": _by_tier(effects.later_after),
         },
+        "found_threshold": effects.found and responses.found_threshold(effects.found),
         "lost": [
             {"what": name, "memories": count, "why": LOSSES[name]} for name, count in effects.lost.items() if count
         ],

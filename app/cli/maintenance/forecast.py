@@ -74,6 +74,8 @@ def forecast(
         return
     _print_days(found)
     _print_moves(found)
+    if threshold := found.get("found_threshold"):
+        typer.echo(describe_threshold(threshold))
     if plot is not None:
         typer.echo(f"plot written: {plot}", err=True)
 
@@ -101,6 +103,15 @@ def _print_days(found: dict[str, Any]) -> None:
         [now[place]["date"], place, *(f"{side[place][tier]:,}" for side in sides for tier in TIERS)] for place in places
     ]
     print_table(["date", "day", *heads], rows, right=["day", *heads])
+
+
+def describe_threshold(found: dict[str, Any]) -> str:
+    """Return the threshold that `tiers.target_active_share` would have, as a sentence."""
+    limit = ", limited by other protections or the range of thresholds" if found["limited"] else ""
+    return (
+        f"target_active_share: the threshold of the keep chance would be {found['threshold']:.3g}, which keeps "
+        f"{found['share']:.0%} of {found['memories']:,} memories active{limit}"
+    )
 
 
 def _print_moves(found: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, count_of, examples, plain, print_json, print_rows, print_table
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
+from app.cli.maintenance.forecast import describe_threshold
 from app.domain.formatting import count_memories, format_minute
 
 if TYPE_CHECKING:
@@ -236,6 +237,8 @@ def _show_preview(found: dict[str, Any]) -> None:
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]
     heads = ["before", "after", f"{days}, before", "after, if unused"]
     print_table(["tier", *heads], counts, right=heads)
+    if threshold := effects.get("found_threshold"):
+        typer.echo(describe_threshold(threshold))
     for move in effects["moves"]:
         typer.echo(f"moves {count_memories(move['memories'])} from {plain(move['from'])} to {plain(move['to'])}")
     for loss in effects["lost"]:

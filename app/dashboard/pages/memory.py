@@ -134,6 +134,7 @@ _PROTECTIONS: Final = {
     "never_forget": "protected permanently",
     "grace": "protected from decay",
     "salience": "protected by salience",
+    "keep_chance": "protected by its keep chance",
 }
 """Words for the rules that decide against decay."""
 _PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in"}

@@ -23,7 +23,7 @@ from app.domain.search.parameters import Ranking
 from app.domain.strength.importance import Importance
 from app.domain.strength.review import ReviewParameters
 from app.domain.tiers.decay_tier import TierThresholds
-from app.domain.tiers.protection import Protection
+from app.domain.tiers.protection import KEEP_ABOVE, Protection
 from app.domain.tiers.tier_decision import TierRules
 from app.errors import ProfileMissing
 
@@ -148,8 +148,10 @@ class Policy(BaseModel):
         """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
             return TierRules(self.tiers, self.protection, self.privacy)
-        salience_above = max(self.protection.salience_above, CMM_SALIENCE)
-        return TierRules(self.tiers, replace(self.protection, salience_above=salience_above), self.privacy)
+        protection = self.protection
+        if protection.salience_above is not None:
+            protection = replace(protection, salience_above=max(protection.salience_above, CMM_SALIENCE))
+        return TierRules(self.tiers, protection, self.privacy, CMM_SALIENCE)
 
     @cached_property
     def model(self) -> Dynamics:
@@ -181,18 +183,31 @@ class Policy(BaseModel):
     def _makes_sense(self, info: ValidationInfo) -> Policy:
         if is_stored(info):
             return self
+        self._check_protection()
         if self.forgetting.profile not in PROFILES:
             known = ", ".join(PROFILES)
             raise _field_error(
-                ("profile",), ValueError(f"isn't a known profile: use one of {known}"), self.forgetting.profile
+                ("forgetting", "profile"),
+                ValueError(f"isn't a known profile: use one of {known}"),
+                self.forgetting.profile,
             )
         try:
             _model(self.forgetting, self.importance)
         except ValidationError as error:
             raise _locate_errors(error) from None
         except ValueError as error:
-            raise _field_error(("parameters",), error, self.forgetting.parameters) from None
+            raise _field_error(("forgetting", "parameters"), error, self.forgetting.parameters) from None
         return self
+
+    def _check_protection(self) -> None:
+        """Check that no field of the keep chance is set without effect."""
+        if self.protection.salience_above is None:
+            return
+        reason = ValueError("has no effect while `protection.salience_above` is set: set that to null")
+        if self.protection.keep_chance_above != KEEP_ABOVE:
+            raise _field_error(("protection", "keep_chance_above"), reason, self.protection.keep_chance_above)
+        if self.tiers.target_active_share is not None:
+            raise _field_error(("tiers", "target_active_share"), reason, self.tiers.target_active_share)
 
     @field_validator("language")
     @classmethod
@@ -215,13 +230,13 @@ def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:
         return profile(forgetting.profile, forgetting.parameters)
     if "importance" in forgetting.parameters:
         error = ValueError("must be set in the policy's field `importance`")
-        raise _field_error(("parameters", "importance"), error, None)
+        raise _field_error(("forgetting", "parameters", "importance"), error, None)
     return profile("spec", {**forgetting.parameters, "importance": asdict(importance)})
 
 
 def _field_error(place: tuple[str, ...], error: ValueError, given: object) -> ValidationError:
-    """Return a validation error for the field of `forgetting` at this path."""
-    line: Any = {"type": "value_error", "loc": ("forgetting", *place), "input": given, "ctx": {"error": error}}
+    """Return a validation error for the field at this path."""
+    line: Any = {"type": "value_error", "loc": place, "input": given, "ctx": {"error": error}}
     return ValidationError.from_exception_data("Policy", [line])
 
 
@@ -241,4 +256,6 @@ def _locate_errors(error: ValidationError) -> ValidationError:
     try:
         return ValidationError.from_exception_data("Policy", lines)
     except KeyError:  # an error type defined by a plugin
-        return _field_error(("parameters",), ValueError("; ".join(detail["msg"] for detail in error.errors())), None)
+        return _field_error(
+            ("forgetting", "parameters"), ValueError("; ".join(detail["msg"] for detail in error.errors())), None
+        )

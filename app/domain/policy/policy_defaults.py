@@ -25,6 +25,10 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
         "reinforcement.by_search_share": 0.8,
         "recall.relevance_above": 0.6,
     },
+    {
+        "protection.salience_above": 0.145,
+        "tiers.deleted_salience_below": 0.145,
+    },
 )
 """For each change of defaults, the former default of every field that it changed."""
 CURRENT: Final = len(FORMER)

@@ -16,6 +16,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
 from app.domain.strength import importance
 from app.domain.strength.importance import Importance
+from app.domain.tiers.protection import KEEP_ABOVE
 
 DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
 """Tiers in the order of decay; a row stores the tier's index."""
@@ -23,7 +24,7 @@ DECAY_TIERS: Final = ("active", "archived", "cold", "deleted")
 
 @dataclass(frozen=True, config=STRICT)
 class TierThresholds:
-    """Thresholds of the tiers; the defaults are seed 004's (§3), except for salience."""
+    """Thresholds of the tiers; the defaults are seed 004's (§3), except for the keep chance."""
 
     archived_below: Share = 0.30
     """Strength below which decay moves a memory to the archive."""
@@ -38,8 +39,15 @@ class TierThresholds:
     deleted_uses_below: Annotated[int, Field(ge=0, le=1_000_000)] = 2
     """Number of uses below which a memory may be deleted."""
 
-    deleted_salience_below: Share = 0.145
-    """Salience below which a memory may be deleted, because deletion is final. Not part of the seed."""
+    deleted_keep_chance_below: Share = KEEP_ABOVE
+    """Keep chance below which a memory may be deleted, because deletion is final; without effect if
+    `protection.salience_above` is set. Not part of the seed."""
+    deleted_salience_below: Share | None = None
+    """If set, salience below which a memory may be deleted, also where the keep chance allows it. With
+    `protection.salience_above`, and for memories without a keep chance, unset means 0.145."""
+    target_active_share: Annotated[float, Field(ge=0.05, le=0.95)] | None = None
+    """If set, the night finds the threshold for `protection.keep_chance_above` above which this share of the tenant's
+    memories is: memories that are protected in other ways count first. The found threshold is 0.02 to 0.6."""
 
     @property
     def by_tier(self) -> dict[str, float]:
@@ -62,7 +70,12 @@ class CurrentStrength(NamedTuple):
 
 
 def decay_tier(
-    tiers: TierThresholds, state: State, now: Floats | float, seen: CurrentStrength, accepted_at: Floats
+    tiers: TierThresholds,
+    state: State,
+    now: Floats | float,
+    seen: CurrentStrength,
+    accepted_at: Floats,
+    is_deletable: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.int8]:
     """Return the tier that decay alone requires, as an index in `DECAY_TIERS`, ignoring protection.
 
@@ -70,6 +83,7 @@ def decay_tier(
         now: Seconds since 1970.
         seen: The memories' strength and importance at that time.
         accepted_at: Time of acceptance, in seconds since 1970.
+        is_deletable: True if neither keep chance nor salience prevents the deletion (`keep_rule.judge`).
     """
     strength = seen.strength
     deletable = (
@@ -77,7 +91,7 @@ def decay_tier(
         & (now - accepted_at > tiers.deleted_after_days * DAY_SECONDS)
         & (seen.importance < tiers.deleted_importance_below)
         & (state.access_count < tiers.deleted_uses_below)
-        & (state.salience < tiers.deleted_salience_below)
+        & is_deletable
     )
     tier = (strength < tiers.archived_below).astype(np.int8) + (strength < tiers.cold_below)
     return np.where(deletable, 3, tier).astype(np.int8)

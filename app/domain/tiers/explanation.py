@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,8 +16,9 @@ from app.domain.ingest.memory import KINDS
 from app.domain.privacy import parameters, retention
 from app.domain.privacy.retention import OF_SUBJECT, STATED
 from app.domain.rounding import round_for_people
+from app.domain.tiers import keep_rule
 from app.domain.tiers.decay_tier import CurrentStrength, TierThresholds
-from app.domain.tiers.protection import Protection
+from app.domain.tiers.protection import FORMER_SALIENCE, Protection
 from app.domain.tiers.tier_decision import RULES, Decision, TierFacts, TierRules
 
 
@@ -33,6 +35,10 @@ class DecisionCase:
         back_days: Days since acceptance or the last restore.
         is_marked: True if a tag or category set by the caller protects the memory permanently.
         salience: 0 to 1, from the caller, a model or the rules.
+        keep_chance: Keep chance that is compared with the threshold, 0 to 1; None if it isn't known yet.
+        keep_above: Threshold of the keep chance in force for the tenant; None if the policy decides by salience.
+        keep_shift: Change of the keep chance by the tenant's uses; 0 for none.
+        salience_source: `caller`, `llm`, `heuristic` or `consolidation`; None without a salience.
         privacy_risk: Risk of retaining the memory, 0 to 1.
         expires_as: Category whose retention period applies; `expires_at` for the memory's own time of expiry,
             `subject_retention` for a period of its subject. None if the memory never expires or if the period for
@@ -49,6 +55,10 @@ class DecisionCase:
     back_days: float
     is_marked: bool
     salience: float
+    keep_chance: float | None
+    keep_above: float | None
+    keep_shift: float
+    salience_source: str | None
     privacy_risk: float
     expires_as: str | None
     expires_after_days: float | None
@@ -63,13 +73,36 @@ def decision_cases(
     back = (now - standing.grace_from) / DAY_SECONDS
     measured = (seen.strength, seen.importance, state.access_count, ages, back)
     columns = (standing.kinds, *measured, standing.is_marked, state.salience)
-    rows = zip(*(column.tolist() for column in columns), _expiries(rules, standing, ages), strict=True)
+    rows = zip(
+        *(column.tolist() for column in columns),
+        _keep_chances(rules, standing, state),
+        _expiries(rules, standing, ages),
+        strict=True,
+    )
     return [
         DecisionCase(
-            KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience, *expiry
+            *(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience),
+            *(*keep, *expiry),
         )
-        for kind, strength, importance, uses, age, since, marked, salience, expiry in rows
+        for kind, strength, importance, uses, age, since, marked, salience, keep, expiry in rows
     ]
+
+
+def _keep_chances(
+    rules: TierRules, standing: TierFacts, state: State
+) -> Iterator[tuple[float | None, float | None, float, str | None]]:
+    keep = standing.keep
+    chances, unshifted = keep_rule.shifted(keep, state.salience), keep_rule.rate(keep, state.salience)
+    by_chance = rules.protection.salience_above is None
+    columns = (chances, chances - unshifted, keep.above, keep.sources)
+    for chance, shift, above, source in zip(*(column.tolist() for column in columns), strict=True):
+        known = not math.isnan(chance)
+        yield (
+            chance if known else None,
+            above if by_chance else None,
+            shift if known else 0.0,
+            keep_rule.SOURCES[source] if source >= 0 else None,
+        )
 
 
 def _expiries(
@@ -150,7 +183,35 @@ def _grace(rules: TierRules, case: DecisionCase) -> str:
 
 
 def _salience(rules: TierRules, case: DecisionCase) -> str:
-    return _format_comparison("salience", case.salience, "above", rules.protection.salience_above)
+    if rules.protection.salience_above is not None:
+        return _format_comparison("salience", case.salience, "above", rules.protection.salience_above)
+    words = _format_comparison("salience", case.salience, "above", rules.former_salience)
+    if case.salience_source == "caller":
+        return f"{words}, and the caller set it"
+    return f"{words}; the memory has no keep chance yet"
+
+
+def _keep_chance(rules: TierRules, case: DecisionCase) -> str:
+    words = _format_comparison("keep chance", case.keep_chance or 0.0, "above", case.keep_above or 0.0)
+    if rules.tiers.target_active_share is not None:
+        words += f", the threshold found for an active share of {rules.tiers.target_active_share:g}"
+    return words + _format_origin(case)
+
+
+def _format_origin(case: DecisionCase) -> str:
+    """Format where a keep chance comes from, if it isn't the rules' own."""
+    origins = {
+        "llm": f"; it follows from the model's salience {round_for_people(case.salience, 4)}",
+        "caller": f"; it follows from the caller's salience {round_for_people(case.salience, 4)}",
+        "consolidation": "; it is the highest of the summary's sources",
+    }
+    words = origins.get(case.salience_source or "", "")
+    if case.keep_shift:
+        verb = "raised" if case.keep_shift > 0 else "lowered"
+        words += (
+            f"; uses of such memories {verb} it from {round_for_people((case.keep_chance or 0) - case.keep_shift, 4)}"
+        )
+    return words
 
 
 def _decay(rules: TierRules, case: DecisionCase) -> str:
@@ -159,24 +220,36 @@ def _decay(rules: TierRules, case: DecisionCase) -> str:
         return f"strength {round_for_people(case.strength, 4)} is at least {tiers.archived_below:g}"
     if case.strength >= tiers.cold_below:
         return _format_comparison("strength", case.strength, "below", tiers.archived_below)
+    limits = [
+        ("strength", case.strength, tiers.deleted_below),
+        ("importance", case.importance, tiers.deleted_importance_below),
+        *_deletion_limits(rules, case),
+    ]
     deletable = (
-        case.strength < tiers.deleted_below
+        all(value < limit for _, value, limit in limits)
         and case.age_days > tiers.deleted_after_days
-        and case.importance < tiers.deleted_importance_below
         and case.uses < tiers.deleted_uses_below
-        and case.salience < tiers.deleted_salience_below
     )
     if not deletable:
         return _format_comparison("strength", case.strength, "below", tiers.cold_below)
-    strength, importance, salience = (
-        round_for_people(value, 4) for value in (case.strength, case.importance, case.salience)
-    )
+    below = ", ".join(f"{name} {round_for_people(value, 4)} is below {limit:g}" for name, value, limit in limits)
     return (
-        f"strength {strength} is below {tiers.deleted_below:g}, importance {importance} is below "
-        f"{tiers.deleted_importance_below:g}, salience {salience} is below {tiers.deleted_salience_below:g}, it has "
-        f"fewer than {tiers.deleted_uses_below} uses, and it is {_format_age(case.age_days)} old, more than "
-        f"{tiers.deleted_after_days:g} days"
+        f"{below}, it has fewer than {tiers.deleted_uses_below} uses, and it is {_format_age(case.age_days)} old, more "
+        f"than {tiers.deleted_after_days:g} days"
     )
+
+
+def _deletion_limits(rules: TierRules, case: DecisionCase) -> list[tuple[str, float, float]]:
+    """Return the limits of keep chance and salience on deletion, by name: the memory's value, and the threshold."""
+    tiers, limits = rules.tiers, list[tuple[str, float, float]]()
+    by_chance = rules.protection.salience_above is None and case.keep_chance is not None
+    if by_chance and case.keep_chance is not None:
+        limits.append(("keep chance", case.keep_chance, tiers.deleted_keep_chance_below))
+    if tiers.deleted_salience_below is not None:
+        limits.append(("salience", case.salience, tiers.deleted_salience_below))
+    elif not by_chance:
+        limits.append(("salience", case.salience, FORMER_SALIENCE))
+    return limits
 
 
 _WORDS: Final[dict[str, Callable[[TierRules, DecisionCase], str]]] = {
@@ -186,5 +259,6 @@ _WORDS: Final[dict[str, Callable[[TierRules, DecisionCase], str]]] = {
     "never_forget": _never_forget,
     "grace": _grace,
     "salience": _salience,
+    "keep_chance": _keep_chance,
     "decay": _decay,
 }

@@ -73,12 +73,14 @@ def count_tiers(
     deleted = falls[-1]
     weak = np.flatnonzero(deleted < len(moments))
     accepted_at = standing.accepted_at[weak]
+    is_deletable = policy.rules.judge_keep(standing.keep[weak], take(state, weak)).is_deletable
 
     def weightless(rows: State, now: Floats) -> CurrentStrength:
         return CurrentStrength(np.full(len(now), -1.0), importance.importance(policy.importance, rows, now))
 
     def deletable_if_weak(rows: State, now: Floats) -> npt.NDArray[np.bool_]:
-        deletable: npt.NDArray[np.bool_] = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at) == DELETED
+        required = decay_tier(tiers, rows, now, weightless(rows, now), accepted_at, is_deletable)
+        deletable: npt.NDArray[np.bool_] = required == DELETED
         return deletable
 
     deleted[weak] = np.maximum(deleted[weak], _first(deletable_if_weak, take(state, weak), moments))

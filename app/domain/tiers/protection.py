@@ -10,6 +10,11 @@ from pydantic.dataclasses import dataclass
 from app.domain.dynamics.parameters import STRICT, Days, Share
 from app.domain.ingest.memory import Kind
 
+KEEP_ABOVE: Final = 0.11
+"""Default of `keep_chance_above`, chosen by the curves of `python -m ops.salience`."""
+FORMER_SALIENCE: Final = 0.145
+"""Former default of `salience_above`; it still judges memories that have no keep chance yet."""
+
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 
 NEVER_FORGET_TAGS: Final = (
@@ -40,7 +45,7 @@ NEVER_FORGET_CATEGORIES: Final = (
 
 @dataclass(frozen=True, config=STRICT)
 class Protection:
-    """Rules that protect memories permanently or for a time; the defaults are seed 004's, except `salience_above`.
+    """Rules that protect memories permanently or for a time; the defaults are seed 004's, except `keep_chance_above`.
 
     Only tags, categories and kinds given by the caller count; inferred ones protect nothing.
     """
@@ -61,6 +66,10 @@ class Protection:
     """Decay neither moves nor deletes memories while their importance is above this."""
     grace_kinds: tuple[Kind, ...] = ("system",)
     """Decay neither moves nor deletes memories of these kinds."""
-    salience_above: Share = 0.145
-    """Decay neither moves nor deletes memories whose salience, 0 to 1, is above this, however long they are unused; 1
-    disables this protection. In `cmm`, where salience starts at 0.5, use at least 0.5."""
+    keep_chance_above: Share = KEEP_ABOVE
+    """Decay neither moves nor deletes memories whose keep chance is above this, however long they are unused; 1
+    disables this protection, except for memories whose salience the caller set above 0.145 (`cmm`: 0.5). The keep
+    chance estimates whether a careful reader would still want to know the memory in a year."""
+    salience_above: Share | None = None
+    """If set, decay neither moves nor deletes memories whose salience is above this, and the keep chance isn't used; 1
+    disables this protection. In `cmm`, where salience starts at 0.5, at least 0.5 applies."""

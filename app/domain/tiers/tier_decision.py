@@ -1,7 +1,8 @@
 """Decide each memory's tier at a given time, and record the deciding rule.
 
 Sweeps, moves, forecasts and `why` share this decision. The rules in order of precedence are legal hold, erasure,
-privacy expiry, never forget, grace, salience, decay. A decision never raises a tier; a use, a restore or an undo can.
+privacy expiry, never forget, grace, salience, keep chance, decay. A decision never raises a tier; a use, a restore or
+an undo can.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
 from app.domain.ingest.memory import KINDS
 from app.domain.privacy.parameters import Privacy
 from app.domain.privacy.retention import Expiry, no_expiry
+from app.domain.tiers import keep_rule
 from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresholds, decay_tier
-from app.domain.tiers.protection import Protection
+from app.domain.tiers.keep_rule import KeepFacts, KeepVerdict, no_keep_facts
+from app.domain.tiers.protection import FORMER_SALIENCE, Protection
 
-RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "decay")
+RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "keep_chance", "decay")
 """Rules by precedence; a decision stores the rule's index."""
 DELETED: Final = DECAY_TIERS.index("deleted")
-_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _DECAY = range(len(RULES))
+_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _KEEP, _DECAY = range(len(RULES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class TierFacts:
         erase_at: Time of a pending erasure; infinite if there is none.
         is_held: True under a legal hold.
         is_marked: True if a tag or category set by the caller protects the memory permanently.
+        keep: Keep chances, and the threshold in force.
     """
 
     tiers: npt.NDArray[np.int8]
@@ -51,6 +55,7 @@ class TierFacts:
     erase_at: Floats
     is_held: npt.NDArray[np.bool_]
     is_marked: npt.NDArray[np.bool_]
+    keep: KeepFacts
 
     def select(self, rows: npt.NDArray[np.integer[Any]]) -> TierFacts:
         """Return the facts of these rows."""
@@ -68,7 +73,7 @@ class TierFacts:
 
 
 def fresh_facts(accepted_at: Floats) -> TierFacts:
-    """Return the facts of active memories without any protection or deadline."""
+    """Return the facts of active memories without any protection, deadline or keep chance."""
     count = accepted_at.shape
     return TierFacts(
         tiers=np.zeros(count, np.int8),
@@ -79,15 +84,25 @@ def fresh_facts(accepted_at: Floats) -> TierFacts:
         erase_at=np.full(count, np.inf),
         is_held=np.zeros(count, np.bool_),
         is_marked=np.zeros(count, np.bool_),
+        keep=no_keep_facts(accepted_at.size),
     )
 
 
 class TierRules(NamedTuple):
-    """The parts of a policy that determine a tier."""
+    """The parts of a policy that determine a tier.
+
+    Attributes:
+        former_salience: Salience above which a memory without a keep chance, or one rated by the caller, is protected.
+    """
 
     tiers: TierThresholds
     protection: Protection
     privacy: Privacy = Privacy()
+    former_salience: float = FORMER_SALIENCE
+
+    def judge_keep(self, keep: KeepFacts, state: State) -> KeepVerdict:
+        """Judge memories by their keep chance or salience; see `keep_rule.judge`."""
+        return keep_rule.judge(self.protection, self.tiers, self.former_salience, keep, state.salience)
 
 
 class Decision(NamedTuple):
@@ -113,6 +128,7 @@ def decide_tiers(
         now: Seconds since 1970.
         seen: The memories' strength and importance at that time.
     """
+    kept = rules.judge_keep(standing.keep, state)
     decided = np.select(
         [
             standing.is_held,
@@ -120,12 +136,14 @@ def decide_tiers(
             standing.expires_at <= now,
             never_forget(rules.protection, standing, state, seen),
             _grace(rules.protection, standing, now, seen),
-            _salience(rules.protection, state),
+            kept.by_salience,
+            kept.by_chance,
         ],
-        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE],
+        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _KEEP],
         _DECAY,
     ).astype(np.int8)
-    by_decay = np.maximum(standing.tiers, decay_tier(rules.tiers, state, now, seen, standing.accepted_at))
+    required = decay_tier(rules.tiers, state, now, seen, standing.accepted_at, kept.is_deletable)
+    by_decay = np.maximum(standing.tiers, required)
     is_deleted = (decided == _ERASURE) | (decided == EXPIRY)
     otherwise = np.where(decided == _DECAY, by_decay, standing.tiers)
     return Decision(np.where(is_deleted, DELETED, otherwise).astype(np.int8), decided)
@@ -135,11 +153,13 @@ def may_move(
     rules: TierRules, standing: TierFacts, state: State, now: Floats | float, seen: CurrentStrength
 ) -> npt.NDArray[np.bool_]:
     """Return true for memories that nothing protects from decay; this only changes with a use or an edit."""
+    kept = rules.judge_keep(standing.keep, state)
     return np.asarray(
         ~standing.is_held
         & ~never_forget(rules.protection, standing, state, seen)
         & ~_grace(rules.protection, standing, now, seen)
-        & ~_salience(rules.protection, state)
+        & ~kept.by_salience
+        & ~kept.by_chance
     )
 
 
@@ -163,11 +183,6 @@ def _grace(
     return np.asarray(
         young | (seen.importance > protection.grace_importance_above) | is_of(standing, protection.grace_kinds)
     )
-
-
-def _salience(protection: Protection, state: State) -> npt.NDArray[np.bool_]:
-    """Return true for memories protected by their salience, which only changes with the text or its rating."""
-    return np.asarray(state.salience > protection.salience_above)
 
 
 def is_of(standing: TierFacts, kinds: tuple[str, ...]) -> npt.NDArray[np.bool_]:

@@ -22,6 +22,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.domain.ingest.memory import KINDS
 from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.keep_rule import merge_chances
 from app.services.consolidation import merge_plan
 from app.services.consolidation.merge_plan import GroupPlan, RunTerms
 from app.services.enrichment import reminders
@@ -177,6 +178,7 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
         occurred_at=latest.occurred_at or datetime.fromtimestamp(latest.said_at, UTC),
         made_at=as_of,
         salience=float(state.salience[positions].max()),
+        keep_chance=merge_chances(plan.keep[positions], state.salience[positions]),
         multiplier=float(state.multiplier[positions].max()),
         pace=float(state.pace[positions].min()),
         place=int(kinds[0]) if kinds.size == 1 else KINDS.index("episodic"),

@@ -22,6 +22,7 @@ from app.domain.dynamics.timeline import Era
 from app.domain.policy.policy import Policy
 from app.domain.tiers import tier_decision
 from app.domain.tiers.decay_tier import CurrentStrength
+from app.domain.tiers.keep_rule import KeepFacts
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tier_decision import TierFacts
 from app.services.strength import memory_strength
@@ -57,6 +58,7 @@ class GroupPlan:
         facts: The memories' data as sent by callers, in id order.
         held: Strength states converted to the current policy, in id order.
         seen: Strength and importance as of the run's time, in id order.
+        keep: Keep chances, in id order.
     """
 
     group: Group
@@ -64,6 +66,7 @@ class GroupPlan:
     facts: list[MemoryFacts]
     held: StoredStates
     seen: CurrentStrength
+    keep: KeepFacts
 
     @property
     def taken_places(self) -> list[int]:
@@ -189,9 +192,8 @@ def plan_groups(
         if verdict.action is None or (handled and not agreed):
             plans.append(None)
             continue
-        plan = GroupPlan(
-            group, verdict, group_facts, stored.only(rows), CurrentStrength(*(column[rows] for column in current))
-        )
+        seen = CurrentStrength(*(column[rows] for column in current))
+        plan = GroupPlan(group, verdict, group_facts, stored.only(rows), seen, tier_facts.keep[rows])
         plans.append(plan)
         if plan.form is not None and not verdict.waits:
             for position in plan.taken_places:

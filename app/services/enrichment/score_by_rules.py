@@ -66,8 +66,7 @@ def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
         if written:
             rating_turns.add(tx, tenant_id)
     if followers:
-        with database.tenant(tenant_id) as tx:
-            keep_chances.write(tx, tenant_id, _judge_followers(followers, turns))
+        write_chances(tenant_id, followers, turns)
     if written and settings().has_provider:
         queues.nudge(queues.RATE_MEMORIES)
     return written
@@ -132,8 +131,19 @@ def _judge_memories(
     ]
 
 
-def _judge_followers(followers: Sequence[Unjudged], turns: Mapping[UUID, Sequence[Turn]]) -> list[KeepChance]:
-    return [
+def write_chances(tenant_id: UUID, memories: Sequence[Unjudged], turns: Mapping[UUID, Sequence[Turn]]) -> int:
+    """Compute the chances of memories that the rules scored earlier, and write them.
+
+    Args:
+        turns: The turns before each memory in its thread, nearest first.
+
+    Returns:
+        The number of memories whose chance changed.
+    """
+    chances = [
         KeepChance(memory.memory_id, memory.text_version, judgement.keep_chance)
-        for memory, judgement in zip(followers, judge(list_evidence(followers, {}, turns)), strict=True)
+        for memory, judgement in zip(memories, judge(list_evidence(memories, {}, turns)), strict=True)
     ]
+    with memory_write(tenant_id, "state") as write:
+        keep_chances.write(write.tx, tenant_id, chances)
+        return keep_chances.copy_to_states(write.tx, tenant_id, [memory.memory_id for memory in memories])

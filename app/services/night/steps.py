@@ -15,6 +15,7 @@ from uuid import UUID
 from app.domain.jobs import Step
 from app.services.consolidation import consolidation_run, contradictions
 from app.services.embedding import tenant_indexes
+from app.services.enrichment import keep_chance_fill
 from app.services.erasure import execution
 from app.services.evaluation import self_tests
 from app.services.jobs import housekeeping
@@ -22,7 +23,16 @@ from app.services.memories import recount
 from app.services.privacy import deadlines, export_requests
 from app.services.security import audit
 from app.services.tenants import quota
-from app.services.tiers import archive, cold_storage, decay_deletion, dry_run, expiry, segment_compaction, sweep
+from app.services.tiers import (
+    archive,
+    cold_storage,
+    decay_deletion,
+    dry_run,
+    expiry,
+    keep_calibration,
+    segment_compaction,
+    sweep,
+)
 from app.services.tiers.dry_run import PreviewPage
 from app.settings import settings
 
@@ -60,6 +70,8 @@ def _run_figures_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any],
 
 
 STEPS: Final[dict[str, CarryOn]] = {
+    "keep_chances": keep_chance_fill.run_slice,
+    "calibration": keep_calibration.run_slice,
     "sweep": sweep.run_slice,
     "erasures": execution.run_night_slice,
     "expire": expiry.run_slice,
@@ -84,6 +96,8 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     has_master_key = settings().master_key is not None
     earlier_moves = (archive.WORK, cold_storage.WORK) if has_master_key else (archive.WORK,)
     return {
+        "keep_chances": "fills in keep chances, after which the sweep decides again",
+        "calibration": "`POST /v1/forecast` shows the threshold that it would find",
         "sweep": sweep.preview_sweep,
         "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
         "expire": expiry.preview_expiry,

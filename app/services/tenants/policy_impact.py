@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
@@ -16,8 +17,9 @@ from app.domain.dynamics.conversion import conversion_losses
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.keep_calibration import FoundThreshold
 from app.domain.tiers.tier_decision import TierFacts
-from app.services.strength import memory_strength
+from app.services.strength import keep_threshold, memory_strength
 from app.store.strength.states import StoredStates
 
 PAGE_ROWS: Final = 20_000
@@ -42,6 +44,7 @@ class PolicyImpact:
         moves: Number of memories that the change moves, by their tiers before and after.
         sample: The first `SAMPLES` of these memories, with their tiers before and after.
         lost: Number of memories that permanently lose information, by name in `conversion.LOSSES`.
+        found: Threshold of the keep chance that the policy's `tiers.target_active_share` would have; None without one.
     """
 
     at: float
@@ -54,6 +57,7 @@ class PolicyImpact:
     moves: Counter[tuple[str, str]] = field(default_factory=Counter)
     sample: list[tuple[UUID, str, str]] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
+    found: FoundThreshold | None = None
 
 
 def measure_impact(tenant_id: UUID, times: Timeline, era: Era) -> PolicyImpact:
@@ -66,8 +70,11 @@ def measure_impact(tenant_id: UUID, times: Timeline, era: Era) -> PolicyImpact:
     Raises:
         ProfileMissing: A policy's forgetting model isn't installed.
     """
-    changed = Timeline([*times.eras, era])
-    effects, began = PolicyImpact(era.since), time.monotonic()
+    began = time.monotonic()
+    now = datetime.fromtimestamp(era.since, UTC)
+    policy, found = keep_threshold.resolve_target(tenant_id, era.policy, now)
+    changed = Timeline([*times.eras, Era(era.version, era.since, policy)])
+    effects = PolicyImpact(era.since, found=found)
     later = effects.at + LATER_DAYS * DAY_SECONDS
     eras = [each.at(moment) for moment in (effects.at, later) for each in (times, changed)]
     for stored, standings in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, [each.policy.rules for each in eras]):

@@ -21,9 +21,10 @@ from app.domain.policy.policy_diff import amend_policy
 from app.domain.tiers import forecast
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.forecast import Counts
+from app.domain.tiers.keep_calibration import FoundThreshold
 from app.domain.tiers.tier_decision import TierFacts
 from app.errors import FieldError, Invalid
-from app.services.strength import memory_strength
+from app.services.strength import keep_threshold, memory_strength
 from app.store.core import database
 
 PAGE_ROWS: Final = 20_000
@@ -76,6 +77,8 @@ class TierForecast:
         counts: Number of memories by day and tier: now for today, and at the start of each later day.
         changed: Number of memories by day and tier under the changed policy; None without one.
         moves: Moves that the changed policy would cause immediately.
+        keep_above: Threshold of the keep chance in force; None if the policy decides by salience.
+        found: Threshold that the changed policy's `tiers.target_active_share` would have; None without one.
     """
 
     as_of: datetime
@@ -83,6 +86,8 @@ class TierForecast:
     counts: Counts
     changed: Counts | None
     moves: list[ImmediateMove]
+    keep_above: float | None
+    found: FoundThreshold | None
 
 
 def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
@@ -110,6 +115,9 @@ def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
             raise _check_horizon(
                 wish.days, "takes too many ticks", int(forecast.horizon_seconds(checked_policy.model) // 86_400)
             )
+    threshold = None
+    if changed is not None:
+        changed, threshold = keep_threshold.resolve_target(tenant_id, changed, as_of, wish.one_in)
     dates, moments = _days(as_of, ZoneInfo(policy.time_zone), wish.days)
     eras = [times.at(now), *(era for era in times.after(now) if era.since <= moments[-1])]
     as_is, as_changed = np.zeros((2, len(dates), len(DECAY_TIERS)), np.int64)
@@ -127,9 +135,9 @@ def forecast_tiers(tenant_id: UUID, wish: ForecastOptions) -> TierForecast:
             after = forecast.tiers_by_time(changed, converted, standings[-1], now)
             _add_moves(moves, stored.ids, before, after)
     sorted_moves = [moves[pair] for pair in sorted(moves)]
-    return TierForecast(
-        as_of, dates, as_is * wish.one_in, None if changed is None else as_changed * wish.one_in, sorted_moves
-    )
+    what_if = None if changed is None else as_changed * wish.one_in
+    keep_above = keep_threshold.read_threshold(tenant_id, policy)
+    return TierForecast(as_of, dates, as_is * wish.one_in, what_if, sorted_moves, keep_above, threshold)
 
 
 def _counts(

@@ -169,6 +169,7 @@ class NewSummary:
     occurred_at: datetime
     made_at: datetime
     salience: float
+    keep_chance: float
     multiplier: float
     pace: float
     place: int
@@ -185,8 +186,8 @@ _ADD_SUMMARIES: Final = text("""
 WITH given AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
     memory_id uuid, seq bigint, subject text, thread text, kind text, text text, tags text[], categories text[],
-    entities text[], occurred_at timestamptz, made_at timestamptz, salience real, multiplier real, pace real,
-    place smallint, policy_version integer)
+    entities text[], occurred_at timestamptz, made_at timestamptz, salience real, keep_chance real, multiplier real,
+    pace real,    place smallint, policy_version integer)
 ), made AS (
   INSERT INTO memories (tenant_id, memory_id, seq, subject, thread, kind, text, tags, categories, entities,
     occurred_at, created_at, made_by)
@@ -194,9 +195,10 @@ WITH given AS MATERIALIZED (
     'consolidation'
   FROM given
 )
-INSERT INTO memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, pace, created_at,
-  accessed_at, anchored_at, policy_version)
-SELECT :tenant, memory_id, place, salience, 'consolidation', multiplier, pace, made_at, made_at, made_at, policy_version
+INSERT INTO memory_state (tenant_id, memory_id, kind, salience, keep_chance, salience_source, multiplier, pace,
+  created_at, accessed_at, anchored_at, policy_version)
+SELECT :tenant, memory_id, place, salience, keep_chance, 'consolidation', multiplier, pace, made_at, made_at, made_at,
+  policy_version
 FROM given
 """)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -86,6 +87,97 @@ WITH found AS MATERIALIZED (
 UPDATE scores AS known SET keep_chance = found.keep_chance
 FROM found JOIN locked USING (memory_id, text_version)
 WHERE known.tenant_id = :tenant AND known.memory_id = found.memory_id
+""")
+
+
+def copy_to_states(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    """Copy the stored chances of these memories to their states; the next sweep decides their tiers again.
+
+    Strength doesn't depend on the chance, so it stays as it is.
+
+    Returns:
+        The number of memories whose chance changed.
+    """
+    return tx.execute(_COPY, {"tenant": tenant_id, "ids": list(memory_ids)}).rowcount
+
+
+_COPY = text("""
+WITH locked AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND salience_source = 'heuristic'
+  ORDER BY memory_id FOR UPDATE
+)
+UPDATE memory_state AS state SET keep_chance = score.keep_chance, next_due_at = '-infinity'
+FROM scores AS score
+WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM locked)
+  AND score.tenant_id = :tenant AND score.memory_id = state.memory_id AND score.scorer = 'heuristic'
+  AND score.keep_chance IS DISTINCT FROM state.keep_chance AND state.tier <> 'deleted'
+""")
+
+
+class Unfilled(NamedTuple):
+    """A memory scored by an earlier version, whose state has no keep chance yet.
+
+    Attributes:
+        source: `heuristic` or `consolidation`.
+    """
+
+    memory_id: UUID
+    source: str
+
+
+def list_unfilled(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[Unfilled]:
+    """Return the next memories whose state has no keep chance, though it could have one, in id order.
+
+    The texts of cold memories can't be read in bulk; these memories are filled after a restore.
+    """
+    values = {"tenant": tenant_id, "after": after, "limit": limit}
+    return [Unfilled(*row) for row in tx.execute(_UNFILLED, values)]
+
+
+_UNFILLED = text("""
+SELECT memory_id, salience_source FROM memory_state
+WHERE tenant_id = :tenant AND memory_id > :after
+  AND keep_chance IS NULL AND salience_source IN ('heuristic', 'consolidation') AND tier IN ('active', 'archived')
+ORDER BY memory_id LIMIT :limit
+""")
+
+
+def list_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """Return the sources of summaries that still exist, by summary."""
+    sources: dict[UUID, list[UUID]] = defaultdict(list)
+    for summary_id, memory_id in tx.execute(_SOURCES, {"tenant": tenant_id, "ids": list(summary_ids)}):
+        sources[summary_id].append(memory_id)
+    return sources
+
+
+_SOURCES = text("""
+SELECT link.memory_id, link.other_id FROM links AS link
+WHERE link.tenant_id = :tenant AND link.memory_id = ANY (CAST(:ids AS uuid[])) AND link.kind = 'summarises'
+ORDER BY link.memory_id, link.other_id
+""")
+
+
+def write_summaries(tx: Connection, tenant_id: UUID, chances: Mapping[UUID, float]) -> int:
+    """Write the chances of summaries that have none yet; return their number."""
+    if not chances:
+        return 0
+    values = {"tenant": tenant_id, "ids": list(chances), "chances": list(chances.values())}
+    return tx.execute(_WRITE_SUMMARIES, values).rowcount
+
+
+_WRITE_SUMMARIES = text("""
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:chances AS real[])) AS given (memory_id, keep_chance)
+), locked AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM given)
+    AND salience_source = 'consolidation' AND keep_chance IS NULL
+  ORDER BY memory_id FOR UPDATE
+)
+UPDATE memory_state AS state SET keep_chance = given.keep_chance, next_due_at = '-infinity'
+FROM given JOIN locked USING (memory_id)
+WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.tier <> 'deleted'
 """)
 
 

@@ -168,7 +168,8 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
     A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience is
-    then set from the stored score: the sum of its four criteria divided by 40. Its kind is set to the inferred kind if
+    then set from the stored score: the sum of its four criteria divided by 40, and so is its keep chance, after which
+    the next sweep decides its tier again. Its kind is set to the inferred kind if
     the caller gave none. A memory whose text has changed is skipped: its new text is scored separately.
 
     A new score replaces the earlier score and clears its cues.
@@ -241,11 +242,12 @@ WITH same AS (
     AND salience_source IS DISTINCT FROM 'caller'
   ORDER BY memory_id FOR UPDATE
 )
-UPDATE memory_state AS state SET (salience, salience_source, kind) = (
-  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.scorer,
+UPDATE memory_state AS state SET (salience, keep_chance, salience_source, kind, next_due_at) = (
+  SELECT (score.emotional + score.novelty + score.actionable + score.personal) / 40, score.keep_chance, score.scorer,
     coalesce(array_position(CAST(:kinds AS text[]), coalesce((
       SELECT memory.kind FROM memories AS memory
-      WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id), score.inferred_kind)) - 1, state.kind)
+      WHERE memory.tenant_id = :tenant AND memory.memory_id = state.memory_id), score.inferred_kind)) - 1, state.kind),
+    CASE WHEN score.keep_chance IS DISTINCT FROM state.keep_chance THEN '-infinity' ELSE state.next_due_at END
   FROM scores AS score WHERE score.tenant_id = :tenant AND score.memory_id = state.memory_id)
 WHERE state.tenant_id = :tenant AND state.memory_id = ANY (ARRAY(SELECT memory_id FROM locked)) AND (
     SELECT score.text_version FROM scores AS score

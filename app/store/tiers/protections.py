@@ -1,4 +1,4 @@
-"""Read the facts that decide a memory's tier: current tier, legal holds, labels, findings and grace."""
+"""Read the facts that decide a memory's tier: current tier, legal holds, labels, keep chance, findings and grace."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sqlalchemy import Connection
 from app.domain.ingest.memory import KINDS
 from app.domain.privacy.retention import PersonalData, compute_expiry
 from app.domain.tiers.decay_tier import DECAY_TIERS
+from app.domain.tiers.keep_calibration import decode_calibration
+from app.domain.tiers.keep_rule import SOURCES, SPEAKERS, KeepFacts
 from app.domain.tiers.tier_decision import TierFacts, TierRules
 from app.store.core.binary_arrays import Uuids, decode_moments, decode_numbers, driver_connection
 from app.store.privacy.holds import HOLDS
@@ -37,10 +39,15 @@ SELECT
   string_agg(float4send(coalesce(finding.pii, 0)), ''),
   string_agg(int2send((memory.thread IS NOT NULL AND state.tier IN ('archived', 'cold'))::int::int2), ''),
   string_agg(timestamptz_send(coalesce(memory.expires_at, 'infinity')), ''),
-  string_agg(float8send(coalesce(stated.days, 'infinity')), '')
+  string_agg(float8send(coalesce(stated.days, 'infinity')), ''),
+  string_agg(int2send((coalesce(array_position(%(sources)s::text[], state.salience_source), 0) - 1)::int2), ''),
+  string_agg(float4send(coalesce(state.keep_chance, 'NaN')), ''),
+  string_agg(int2send((coalesce(array_position(%(speakers)s::text[], memory.role), %(no_role)s) - 1)::int2), ''),
+  (SELECT keep_calibration::text FROM tenants WHERE tenant_id = %(tenant)s)
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 LEFT JOIN LATERAL (
-  SELECT tier, restored_at FROM memory_state WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
+  SELECT tier, restored_at, salience_source, keep_chance FROM memory_state
+  WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
 ) AS state ON true
 LEFT JOIN LATERAL (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
@@ -81,11 +88,14 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         "marks": list(protection.never_forget_tags),
         "marked_as": list(protection.never_forget_categories),
         "names": list(privacy.names),
+        "sources": list(SOURCES),
+        "speakers": list(SPEAKERS),
+        "no_role": len(SPEAKERS),
     }
     row = driver_connection(tx).execute(_READ, values, binary=True).fetchone()
-    columns = row or (None,) * 12
+    columns = row or (None,) * 16
     tiers, kinds, accepted, restored, held, marked, from_caller, from_findings, pii, is_talk = columns[:10]
-    expires_at, subject_days = columns[10:]
+    expires_at, subject_days, source, chance, speaker, calibration = columns[10:]
     accepted_at = decode_moments(accepted)
     personal = PersonalData(
         decode_numbers(from_caller, ">i8").astype(np.int64),
@@ -104,4 +114,9 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         erase_at=np.full(len(memory_ids), np.inf),
         is_held=decode_numbers(held, ">i2") > 0,
         is_marked=decode_numbers(marked, ">i2") > 0,
+        keep=KeepFacts(
+            decode_numbers(chance, ">f4"),
+            decode_numbers(source, ">i2").astype(np.int8),
+            *decode_calibration(calibration).apply(rules, decode_numbers(speaker, ">i2").astype(np.int8)),
+        ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,8 +60,13 @@ def aged(days: float, uses: int = 0) -> State:
     return replace(state, access_count=np.full(6, float(uses)))
 
 
+def deletable(state: State) -> npt.NDArray[np.bool_]:
+    """Return that neither keep chance nor salience prevents the deletion of any memory."""
+    return np.ones(state.level.shape, np.bool_)
+
+
 def names(tiers: TierThresholds, state: State, seen: CurrentStrength) -> list[str]:
-    return [DECAY_TIERS[place] for place in decay_tier(tiers, state, START, seen, state.created_at)]
+    return [DECAY_TIERS[place] for place in decay_tier(tiers, state, START, seen, state.created_at, deletable(state))]
 
 
 STRENGTHS = np.array([1, 0.30, 0.299, 0.15, 0.149, 0.049])
@@ -79,11 +85,11 @@ def test_deleted_is_what_fulfils_all_four_conditions() -> None:
     assert "deleted" not in names(TierThresholds(), aged(91), CurrentStrength(STRENGTHS, np.full(6, 0.2)))
 
 
-def test_what_was_judged_to_matter_is_never_deleted() -> None:
-    weak = CurrentStrength(STRENGTHS, np.zeros(6))
-    state = replace(aged(200), salience=np.array([0, 0, 0, 0, 0.14, 0.15]))
-    assert names(TierThresholds(), state, weak)[-2:] == ["cold", "cold"]
-    assert names(TierThresholds(deleted_salience_below=0.2), state, weak)[-2:] == ["cold", "deleted"]
+def test_what_chance_or_salience_keep_is_never_deleted() -> None:
+    weak, state = CurrentStrength(STRENGTHS, np.zeros(6)), aged(200)
+    kept = np.array([False, False, False, False, True, False])
+    found = decay_tier(TierThresholds(), state, START, weak, state.created_at, kept)
+    assert [DECAY_TIERS[place] for place in found][-2:] == ["cold", "cold"]
 
 
 def test_a_policy_has_its_own_thresholds() -> None:
@@ -104,7 +110,7 @@ def happened(tiers: TierThresholds, state: State, moment: Floats | float, seen: 
     """Return all effects of decay on an old memory as rising numbers: its tier, its importance steps."""
     steps = np.sort([*STEPS, tiers.deleted_importance_below])
     found = [
-        decay_tier(tiers, state, moment, seen, np.full_like(seen.strength, LONG_AGO)),
+        decay_tier(tiers, state, moment, seen, np.full_like(seen.strength, LONG_AGO), deletable(state)),
         -np.searchsorted(steps, seen.importance, side="right"),
     ]
     return np.stack([np.asarray(one, np.float64) for one in found])
@@ -155,12 +161,13 @@ def test_a_few_looks_in_a_memorys_life_find_all_that_a_fine_scan_finds(dynamics:
         while now <= end:
             seen = seen_at(weights, dynamics, memory, now)
             moments.append(now)
-            places.append(int(decay_tier(tiers, memory, now, seen, np.array([LONG_AGO]))[0]))
+            places.append(int(decay_tier(tiers, memory, now, seen, np.array([LONG_AGO]), deletable(memory))[0]))
             now = float(next_due_at(tiers, weights, dynamics, memory, now, seen, steps=STEPS)[0])
             assert len(moments) < 20, "tiers and importances have six thresholds"
         many_times = take(memory, np.zeros(scan.size, np.intp))
         at = moments[0] + scan
-        found = decay_tier(tiers, many_times, at, seen_at(weights, dynamics, many_times, at), np.array([LONG_AGO]))
+        seen = seen_at(weights, dynamics, many_times, at)
+        found = decay_tier(tiers, many_times, at, seen, np.array([LONG_AGO]), deletable(many_times))
         held = np.array(places)[np.searchsorted(moments, at + DUE_MARGIN_SECONDS + SLACK_SECONDS, side="right") - 1]
         late = np.flatnonzero(found != held)
         assert late.size == 0 or np.abs(at[late, None] - np.array(moments)).min() < 2 * DUE_MARGIN_SECONDS

@@ -18,6 +18,7 @@ from app.domain.privacy.retention import no_expiry
 from app.domain.strength.importance import Importance
 from app.domain.tiers.decay_tier import DECAY_TIERS, TierThresholds
 from app.domain.tiers.forecast import DAYS_MAX, count_tiers, horizon_seconds, tiers_by_time
+from app.domain.tiers.keep_rule import KeepFacts
 from app.domain.tiers.protection import Protection
 from app.domain.tiers.tier_decision import TierFacts, fresh_facts
 from tests.domain.dynamics.batches import ALL, BATCHES, GAPS, START, USUAL, YEAR_SECONDS, batch, each_model, many
@@ -94,6 +95,12 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
         erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
         is_held=chance.random(400) < 0.1,
         is_marked=chance.random(400) < 0.1,
+        keep=KeepFacts(
+            chances=np.where(chance.random(400) < 0.3, np.nan, chance.random(400)),
+            sources=chance.integers(-1, 4, 400).astype(np.int8),
+            shifts=chance.uniform(-0.7, 0.7, 400),
+            above=chance.uniform(0, 0.5, 400),
+        ),
     )
     wanted = policy(dynamics)
     assert forecast_of(wanted, state, moments, standing).tolist() == looked(wanted, state, moments, standing)

@@ -1,0 +1,103 @@
+"""Store what a tenant's memories and uses teach about its keep chances, and read the counts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Connection, text
+
+from app.domain.tiers.keep_calibration import KeepCalibration, UseCount, decode_calibration
+
+
+def read(tx: Connection, tenant_id: UUID) -> KeepCalibration:
+    """Return the tenant's calibration; `keep_calibration.NONE` if there is none."""
+    return decode_calibration(tx.execute(_READ, {"tenant": tenant_id}).scalar())
+
+
+_READ = text("SELECT CAST(keep_calibration AS text) FROM tenants WHERE tenant_id = :tenant")
+
+
+def write(tx: Connection, tenant_id: UUID, calibration: KeepCalibration) -> None:
+    """Replace the tenant's calibration."""
+    tx.execute(_WRITE, {"tenant": tenant_id, "body": msgspec.json.encode(calibration).decode()})
+
+
+_WRITE = text("UPDATE tenants SET keep_calibration = CAST(:body AS jsonb) WHERE tenant_id = :tenant")
+
+
+def count_uses(tx: Connection, tenant_id: UUID, since: datetime, until: datetime, threshold: float) -> list[UseCount]:
+    """Count memories accepted in a period, and those of them that were used or reviewed, by role.
+
+    Only memories with the rules' chance count. A superseded memory counts as unused: a newer one replaced it.
+
+    Args:
+        since: Start of the period, inclusive.
+        until: End, exclusive.
+        threshold: Chance that separates the counts.
+    """
+    values = {"tenant": tenant_id, "since": since, "until": until, "threshold": threshold}
+    return [UseCount(*row) for row in tx.execute(_COUNT_USES, values)]
+
+
+_COUNT_USES = text("""
+SELECT coalesce(memory.role, '') AS speaker, state.keep_chance > :threshold AS is_above, count(*) AS memories,
+  count(*) FILTER (WHERE state.access_count > 0 AND NOT EXISTS (
+    SELECT FROM supersessions AS later WHERE later.tenant_id = :tenant AND later.superseded_id = state.memory_id
+      AND later.status = 'active')) AS used,
+  sum(CAST(state.keep_chance AS float8)) AS chance
+FROM memory_state AS state CROSS JOIN LATERAL (
+  SELECT role FROM memories
+  WHERE tenant_id = :tenant AND memories.memory_id = state.memory_id AND deleted_at IS NULL OFFSET 0
+) AS memory
+WHERE state.tenant_id = :tenant AND state.salience_source = 'heuristic' AND state.keep_chance IS NOT NULL
+  AND state.created_at >= :since AND state.created_at < :until
+GROUP BY 1, 2 ORDER BY 1, 2
+""")
+
+
+class ChanceRange(NamedTuple):
+    """Memories of one role whose verdict a new calibration changes.
+
+    Attributes:
+        speaker: The role, one of `SPEAKERS`.
+        low: Lower end of their chances before any shift, inclusive.
+        high: Upper end, inclusive.
+        low_salience: The same for memories with a model's salience.
+        high_salience: Upper end, inclusive.
+    """
+
+    speaker: str
+    low: float
+    high: float
+    low_salience: float
+    high_salience: float
+
+
+def mark_due(tx: Connection, tenant_id: UUID, ranges: Sequence[ChanceRange], limit: int) -> int:
+    """Mark memories in these ranges due for the next sweep; return their number, which is below `limit` at the end."""
+    marked = 0
+    for each in ranges:
+        values = {"tenant": tenant_id, "limit": limit - marked, **each._asdict()}
+        marked += tx.execute(_MARK_DUE, values).rowcount
+        if marked >= limit:
+            break
+    return marked
+
+
+_MARK_DUE = text("""
+WITH chosen AS MATERIALIZED (
+  SELECT memory_id FROM memory_state AS state
+  WHERE tenant_id = :tenant AND next_due_at > '-infinity' AND tier <> 'deleted'
+    AND (salience_source IN ('heuristic', 'consolidation') AND keep_chance BETWEEN :low AND :high
+      OR salience_source = 'llm' AND salience BETWEEN :low_salience AND :high_salience)
+    AND (SELECT coalesce(role, '') FROM memories
+      WHERE memories.tenant_id = :tenant AND memories.memory_id = state.memory_id) = :speaker
+  ORDER BY memory_id LIMIT :limit FOR UPDATE
+)
+UPDATE memory_state AS state SET next_due_at = '-infinity'
+FROM chosen WHERE state.tenant_id = :tenant AND state.memory_id = chosen.memory_id
+""")
