@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.consolidation.supersession import Supersession
+from app.domain.dynamics.mnemex import MnemexParameters
 from app.domain.dynamics.parameters import Share
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
@@ -147,9 +148,17 @@ class Policy(BaseModel):
     def rules(self) -> TierRules:
         """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
-            return TierRules(self.tiers, self.protection, self.privacy)
+            return TierRules(self.thresholds, self.protection, self.privacy)
         salience_above = max(self.protection.salience_above, CMM_SALIENCE)
-        return TierRules(self.tiers, replace(self.protection, salience_above=salience_above), self.privacy)
+        return TierRules(self.thresholds, replace(self.protection, salience_above=salience_above), self.privacy)
+
+    @property
+    def thresholds(self) -> TierThresholds:
+        """Thresholds of the tiers; `mnemex`'s `forget_below` replaces a `deleted_below` at its default (seed 000)."""
+        parameters = self.known_parameters if self.forgetting.profile == "mnemex" else None
+        if not isinstance(parameters, MnemexParameters) or self.tiers.deleted_below != TierThresholds().deleted_below:
+            return self.tiers
+        return replace(self.tiers, deleted_below=min(parameters.forget_below, self.tiers.cold_below))
 
     @cached_property
     def model(self) -> Dynamics:
@@ -192,7 +201,19 @@ class Policy(BaseModel):
             raise _locate_errors(error) from None
         except ValueError as error:
             raise _field_error(("parameters",), error, self.forgetting.parameters) from None
+        self._check_forget_below()
         return self
+
+    def _check_forget_below(self) -> None:
+        """Refuse a forgetting threshold of `mnemex` above the one of cold storage, which comes before deletion.
+
+        It isn't checked if `tiers.deleted_below` applies in its place.
+        """
+        forget_below = self.forgetting.parameters.get("forget_below", 0)
+        is_used = self.forgetting.profile == "mnemex" and self.tiers.deleted_below == TierThresholds().deleted_below
+        if is_used and forget_below > self.tiers.cold_below:
+            error = ValueError(f"must be at most tiers.cold_below, which is {self.tiers.cold_below:g}")
+            raise _field_error(("parameters", "forget_below"), error, forget_below)
 
     @field_validator("language")
     @classmethod

@@ -10,11 +10,8 @@ from app.domain.strength import importance
 
 
 def _mnemex(parameters: mnemex.MnemexParameters) -> dict[str, Any]:
-    """Return a `mnemex` preset; its forgetting threshold becomes the deletion threshold of the policy's tiers."""
-    return {
-        "forgetting": {"profile": "mnemex", "parameters": asdict(parameters)},
-        "tiers": {"deleted_below": parameters.forget_below},
-    }
+    """Return a `mnemex` preset; it resets the deletion threshold, so that the preset's `forget_below` applies."""
+    return {"forgetting": {"profile": "mnemex", "parameters": asdict(parameters)}, "tiers": {"deleted_below": None}}
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {

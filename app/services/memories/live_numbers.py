@@ -114,7 +114,7 @@ def _numbers(held: StoredStates, standing: TierFacts, era: Era, moment: float) -
         strengths.importance.tolist(),
         [
             DECAY_TIERS[place]
-            for place in decay_tier.decay_tier(policy.tiers, state, moment, strengths, standing.accepted_at)
+            for place in decay_tier.decay_tier(policy.thresholds, state, moment, strengths, standing.accepted_at)
         ],
         due_at.tolist(),
         review.danger_priority(policy.review, strengths.strength).tolist(),
