@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.consolidation.supersession import Supersession
+from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.mnemex import MnemexParameters
 from app.domain.dynamics.parameters import Share
 from app.domain.dynamics.profiles import PROFILES, profile
@@ -68,6 +70,18 @@ class Forgetting(BaseModel):
     by_category: bool = False
     """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none:
     credentials 0.5, ephemeral 2."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_age_from(cls, given: object, info: ValidationInfo) -> object:
+        """Name where `cmm` counts age from: from the last use in policies that were stored before this was a choice."""
+        if not isinstance(given, Mapping) or given.get("profile") != "cmm":
+            return given
+        parameters = given.get("parameters", {})
+        if not isinstance(parameters, Mapping) or "age_from" in parameters:
+            return given
+        age_from = "last_use" if is_stored(info) else CmmParameters().age_from
+        return {**given, "parameters": {**parameters, "age_from": age_from}}
 
 
 class Reinforcement(BaseModel):
