@@ -14,6 +14,12 @@ def _mnemex(parameters: mnemex.MnemexParameters) -> dict[str, Any]:
     return {"forgetting": {"profile": "mnemex", "parameters": asdict(parameters)}, "tiers": {"deleted_below": None}}
 
 
+_CONTEXT: Final = (
+    {"ranking": {"in_context": None}, "recall": {"by": None}},
+    {"ranking": {"in_context": True}, "recall": {"by": "importance"}},
+)
+"""Whether searches and recalls use importance with a context; a preset without it resets what another one has set."""
+
 PRESETS: Final[dict[str, dict[str, Any]]] = {
     **{name: _mnemex(parameters) for name, parameters in mnemex.PRESETS.items()},
     **{
@@ -21,7 +27,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         for name, parameters in memory_decay.PRESETS.items()
     },
     **{
-        name: {"importance": {"weights": asdict(weights)}}
+        name: {"importance": {"weights": asdict(weights)}} | _CONTEXT[name == "context_aware"]
         for name, weights in importance.PRESETS.items()
         if name != "default"
     },

@@ -71,6 +71,9 @@ SHOWN: dict[str, str] = {
     "reinforcement.by_search": "api/memories/test_uses.py::test_the_policy_decides_where_the_search_does_not",
     "reinforcement.by_search_share": "api/memories/test_uses.py::"
     "test_the_policy_says_how_near_the_best_a_result_is_used",
+    "ranking.in_context": "services/recall/test_importance_in_context.py::test_the_context_reorders_a_search",
+    "recall.by": "services/recall/test_importance_in_context.py::"
+    "test_a_recall_is_ordered_by_relevance_or_by_importance",
     "recall.most": "services/recall/test_recall.py::test_relevance_is_above_the_bar_and_the_policy_moves_it",
     "recall.review_boost": "services/recall/test_recall.py::"
     "test_what_is_due_for_review_comes_before_what_is_as_relevant_and_no_irrelevant_comes_up",
