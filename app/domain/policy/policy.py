@@ -91,6 +91,9 @@ class Reinforcement(BaseModel):
 
     by_search: bool = True
     """Count appearing in search results as a use, unless the search says otherwise."""
+    by_observation: bool = True
+    """Count uses reported by `POST /v1/observations` (seed 001, automatic reinforcement), under `mnemex` also as
+    reviews. If off, they change no memory. A touch of one memory always counts."""
     by_search_share: Share = 0.85
     """Minimum share of the best result's score that a result needs to count as used; lower results count only as
     listed."""

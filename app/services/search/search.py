@@ -291,7 +291,7 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     policy, ranking = gathered.policy, gathered.ranking
     parameters = policy.known_parameters
     spreads = spreading_settings(ranking.mode, parameters)
-    review_share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    review_share = review.blend_share(request.review_blend, policy.review, policy.forgetting.profile)
     limit = (
         candidate_selection.CANDIDATES
         if review_share or spreads or gathered.corrections

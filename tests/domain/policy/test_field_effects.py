@@ -68,6 +68,7 @@ SHOWN: dict[str, str] = {
     "test_paused_nothing_is_merged_by_itself_and_by_hand_it_is",
     "consolidation.memories_above": "services/consolidation/test_consolidation_run.py::"
     "test_a_night_that_is_not_for_it_does_it_where_there_is_much",
+    "reinforcement.by_observation": "services/uses/test_observations.py::test_observations_may_be_ignored",
     "reinforcement.by_search": "api/memories/test_uses.py::test_the_policy_decides_where_the_search_does_not",
     "reinforcement.by_search_share": "api/memories/test_uses.py::"
     "test_the_policy_says_how_near_the_best_a_result_is_used",
@@ -200,6 +201,7 @@ def reviewed(policy: Policy) -> Iterator[Any]:
         yield review.next_interval_days(rules, np.full(30, interval), seen)
     yield review.review_queue(rules, seen, np.linspace(9, 0, 30))
     yield review.danger_priority(rules, seen)
+    yield [review.blend_share(None, rules, profile) for profile in ("spec", "mnemex")]
     yield review.review_queue(rules, seen, np.tile([1.0, 1.2, 2.0], 10))
 
 
