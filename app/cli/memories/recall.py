@@ -115,6 +115,8 @@ def _explanation(memories: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{memory['id']}  relevance {memory['relevance']:.3f}"
         yield f"    of the conversation  open {why['open']:.3f}  {_features(why['conversation'])}".rstrip()
         yield f"    of the memory        worth {why['worth']:.3f}  {_features(why['memory'])}".rstrip()
+        if why.get("importance"):
+            yield f"    importance           {_features(why['importance'])}"
 
 
 def _features(features: Mapping[str, float]) -> str:

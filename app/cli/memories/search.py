@@ -220,6 +220,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "matched": _rarities(explain.get("matched", {})),
         "near": _rarities(explain.get("near", {})),
         "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),
+        "important": ", ".join(f"{name} {value:.2f}" for name, value in (explain.get("importance") or {}).items()),
     }
     yield from ((name, told) for name, told in rows.items() if told)
 

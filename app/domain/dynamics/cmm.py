@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,9 @@ class CmmParameters:
     """Weight of rehearsal, which slows decay: λ / (1 + weight · accesses per week)."""
     grace_days: Days = 14.0
     """Grace period after the last use, without decay."""
+    age_from: Literal["last_use", "end_of_grace"] = "end_of_grace"
+    """Moment from which decay counts a memory's age: `end_of_grace`, as in the authors' package, begins at strength 1;
+    `last_use`, the seed's wording, drops to the value that the memory would have without a grace period."""
     lock_accesses_per_week: Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)] = 0.5
     """Accesses per week from which the memory is locked and doesn't decay."""
     test_gain: Share = 0.15
@@ -66,7 +69,8 @@ class CmmParameters:
 class Cmm(ClosedForm):
     """strength = decay · e^level.
 
-    Decay is 1 in the grace period or while locked, otherwise e^(-λ·age / (1 + w·accesses per week)).
+    Decay is 1 in the grace period or while locked, otherwise e^(-λ·age / (1 + w·accesses per week)), where the age
+    counts from the end of the grace period or from the last use.
     """
 
     parameters: CmmParameters = field(default_factory=CmmParameters)
@@ -86,8 +90,8 @@ class Cmm(ClosedForm):
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return when strength falls below the thresholds, often in a jump when the grace period or the lock ends.
 
-        Afterwards -ln of the decay is λ·a·t / (t + c) with t the age since creation, a = t - d the age since the last
-        use, and c = w·n weeks. This term equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
+        Afterwards -ln of the decay is λ·a·t / (t + c) with t the time since creation, a = t - d the age that counts,
+        and c = w·n weeks. This term equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
         """
         p = self.parameters
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)
@@ -95,13 +99,19 @@ class Cmm(ClosedForm):
         falling = ~below & (thresholds > math.exp(EXPONENT_MIN))
         fallen = np.maximum(np.where(falling, state.level - np.log(np.where(falling, thresholds, 1)), 0), 0)
         rehearsed = p.frequency_weight * state.access_count * WEEK_SECONDS
-        between = state.accessed_at - state.created_at
+        between = state.accessed_at - state.created_at + self._uncounted_seconds
         half = p.lambda_per_second * between + fallen
         age = (half + np.sqrt(half * half + 4 * p.lambda_per_second * fallen * rehearsed)) / (2 * p.lambda_per_second)
         first = _WEEKS_MIN * WEEK_SECONDS
         early = between + fallen * (first + rehearsed) / (p.lambda_per_second * first)
         crossing = np.maximum(state.created_at + np.where(age < first, early, age), self._free_at(state))
         return np.where(below, state.anchored_at, np.where(falling, due(state, crossing), np.inf))
+
+    @property
+    def _uncounted_seconds(self) -> float:
+        """Time since the last use that doesn't count as age."""
+        p = self.parameters
+        return p.grace_days * DAY_SECONDS if p.age_from == "end_of_grace" else 0.0
 
     def _free_at(self, state: State) -> Floats:
         """Return when both the grace period and the lock have ended."""
@@ -119,13 +129,14 @@ class Cmm(ClosedForm):
     def _worn(self, ops: Ops[V], row: Row[V], now: V) -> V:
         """Return -ln of the decay."""
         p = self.parameters
-        age = ops.once("age", age_seconds(ops, row, now))
+        since_use = ops.once("since_use", age_seconds(ops, row, now))
         since_creation = ops.seconds(row.created_at, ops.maximum(row.anchored_at, now))
         weekly = row.access_count / ops.maximum(since_creation / WEEK_SECONDS, _WEEKS_MIN)
         weekly = ops.once("weekly", weekly)
+        age = since_use - self._uncounted_seconds
         worn = age * p.lambda_per_second / (weekly * p.frequency_weight + 1.0)
-        unlocked = ops.where(weekly < p.lock_accesses_per_week, worn, age * 0.0)
-        return ops.where(age < p.grace_days * DAY_SECONDS, age * 0.0, unlocked)
+        unlocked = ops.where(weekly < p.lock_accesses_per_week, worn, since_use * 0.0)
+        return ops.where(since_use < p.grace_days * DAY_SECONDS, since_use * 0.0, unlocked)
 
 
 def priming(parameters: CmmParameters, turns: npt.NDArray[np.floating]) -> Floats:

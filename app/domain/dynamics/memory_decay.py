@@ -113,7 +113,7 @@ class MemoryDecayParameters:
     stability_cap: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 1.0
     """Maximum stability."""
     boost_below: Share = 0.85
-    """`retrieval_capped_fraction`: no boost above this retrieval."""
+    """`retrieval_capped_fraction`: ceiling to which a use raises retrieval, and above which it raises nothing."""
     margin_from: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.2
     """`retrieval_margin_bm25_fraction`: no boost below this margin."""
     storage_threshold: Share = 0.05
@@ -367,7 +367,7 @@ class MemoryDecay:
             case "retrieval_rank_scaled_fraction":
                 boost = boost / (1 + np.maximum(event.place, 0))
             case "retrieval_capped_fraction":
-                boost = np.where(state.retrieval > p.boost_below, 0, boost)
+                boost = np.clip(p.boost_below - state.retrieval, 0, boost)
             case "retrieval_margin_bm25_fraction":
                 boost = np.where((np.asarray(event.margin) >= p.margin_from) & event.lexical, boost, 0)
             case _:

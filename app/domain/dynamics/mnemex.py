@@ -74,7 +74,8 @@ class MnemexParameters:
     beta: Share = 0.6
     """β, weight of the use count."""
     forget_below: Factor = 0.05
-    """Score below which a memory is forgotten."""
+    """Score below which a memory may be deleted, unless `tiers.deleted_below` differs from its default; at most
+    `tiers.cold_below`."""
     promote_from: Factor = 0.65
     """Score from which a memory is promoted."""
     promote_uses: Annotated[int, Field(ge=1, le=1_000_000)] = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
@@ -11,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from app.domain.consolidation.parameters import Consolidation
 from app.domain.consolidation.supersession import Supersession
+from app.domain.dynamics.cmm import CmmParameters
+from app.domain.dynamics.mnemex import MnemexParameters
 from app.domain.dynamics.parameters import Share
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
@@ -68,6 +71,18 @@ class Forgetting(BaseModel):
     """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none:
     credentials 0.5, ephemeral 2."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_age_from(cls, given: object, info: ValidationInfo) -> object:
+        """Name where `cmm` counts age from: from the last use in policies that were stored before this was a choice."""
+        if not isinstance(given, Mapping) or given.get("profile") != "cmm":
+            return given
+        parameters = given.get("parameters", {})
+        if not isinstance(parameters, Mapping) or "age_from" in parameters:
+            return given
+        age_from = "last_use" if is_stored(info) else CmmParameters().age_from
+        return {**given, "parameters": {**parameters, "age_from": age_from}}
+
 
 class Reinforcement(BaseModel):
     """Settings for strengthening memories when they are used."""
@@ -76,6 +91,9 @@ class Reinforcement(BaseModel):
 
     by_search: bool = True
     """Count appearing in search results as a use, unless the search says otherwise."""
+    by_observation: bool = True
+    """Count uses reported by `POST /v1/observations` (seed 001, automatic reinforcement), under `mnemex` also as
+    reviews. If off, they change no memory. A touch of one memory always counts."""
     by_search_share: Share = 0.85
     """Minimum share of the best result's score that a result needs to count as used; lower results count only as
     listed."""
@@ -147,11 +165,19 @@ class Policy(BaseModel):
     def rules(self) -> TierRules:
         """Rules that determine a memory's tier."""
         if self.forgetting.profile != "cmm":
-            return TierRules(self.tiers, self.protection, self.privacy)
+            return TierRules(self.thresholds, self.protection, self.privacy)
         protection = self.protection
         if protection.salience_above is not None:
             protection = replace(protection, salience_above=max(protection.salience_above, CMM_SALIENCE))
-        return TierRules(self.tiers, protection, self.privacy, CMM_SALIENCE)
+        return TierRules(self.thresholds, protection, self.privacy, CMM_SALIENCE)
+
+    @property
+    def thresholds(self) -> TierThresholds:
+        """Thresholds of the tiers; `mnemex`'s `forget_below` replaces a `deleted_below` at its default (seed 000)."""
+        parameters = self.known_parameters if self.forgetting.profile == "mnemex" else None
+        if not isinstance(parameters, MnemexParameters) or self.tiers.deleted_below != TierThresholds().deleted_below:
+            return self.tiers
+        return replace(self.tiers, deleted_below=min(parameters.forget_below, self.tiers.cold_below))
 
     @cached_property
     def model(self) -> Dynamics:
@@ -197,6 +223,7 @@ class Policy(BaseModel):
             raise _locate_errors(error) from None
         except ValueError as error:
             raise _field_error(("forgetting", "parameters"), error, self.forgetting.parameters) from None
+        self._check_forget_below()
         return self
 
     def _check_protection(self) -> None:
@@ -208,6 +235,17 @@ class Policy(BaseModel):
             raise _field_error(("protection", "keep_chance_above"), reason, self.protection.keep_chance_above)
         if self.tiers.target_active_share is not None:
             raise _field_error(("tiers", "target_active_share"), reason, self.tiers.target_active_share)
+
+    def _check_forget_below(self) -> None:
+        """Refuse a forgetting threshold of `mnemex` above the one of cold storage, which comes before deletion.
+
+        It isn't checked if `tiers.deleted_below` applies in its place.
+        """
+        forget_below = self.forgetting.parameters.get("forget_below", 0)
+        is_used = self.forgetting.profile == "mnemex" and self.tiers.deleted_below == TierThresholds().deleted_below
+        if is_used and forget_below > self.tiers.cold_below:
+            error = ValueError(f"must be at most tiers.cold_below, which is {self.tiers.cold_below:g}")
+            raise _field_error(("forgetting", "parameters", "forget_below"), error, forget_below)
 
     @field_validator("language")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +17,9 @@ class Recall(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    by: Literal["relevance", "importance"] = "relevance"
+    """Order of the recalled memories, and which come first if more are relevant than `most`: their relevance, or their
+    importance with the conversation as its context (seed 004 §1.5). By importance, no reranker is applied."""
     relevance_above: _Share = 0.12
     """Minimum relevance of a recalled memory (exclusive), 0 to 1. A memory must also have 45 % of the best one's
     relevance; if this threshold is below .12, the share is lower in proportion."""

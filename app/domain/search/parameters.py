@@ -73,5 +73,7 @@ class Ranking(BaseModel):
     """Effect of recency of use: the score is multiplied by 1 + this · recency."""
     importance: Share = 0.06
     """Effect of importance: the score is multiplied by 1 + this · importance."""
+    in_context: bool = False
+    """Compute this importance with the query as its context (seed 004 §1.4), with the policy's weight of relevance."""
     rerank: Reranked = 0
     """Number of top results that the configured reranker reorders, 0 to 50, unless the search sets it."""

@@ -178,9 +178,10 @@ _EXPLAINED = msgspec.Meta(
     "`spread`; `spread_from` names the result that added it and `spread_by` the kind of link. `ranks`: its rank among "
     "the candidates by each base score alone, from 1, or null. `matched`: the query's words in the memory, with their "
     "rarity (idf); `near`: the query's words that occur only in neighbouring turns. `vitals`: time-dependent scores, 0 "
-    "to 1. `reranker`: its name and score. `corrects` and `corrected_by`: earlier memories that this one corrects, and "
-    "later ones that correct it; if the query asks for the present, the two exchange ranks and scores, and `placed` "
-    "contains the `own_score`.",
+    "to 1. `importance`: importance with the query as its context, and its four factors before their weights. "
+    "`reranker`: its name and score. `corrects` and `corrected_by`: earlier memories that this one corrects, and later "
+    "ones that correct it; if the query asks for the present, the two exchange ranks and scores, and `placed` contains "
+    "the `own_score`.",
     examples=[
         {
             "words": 1.0,
@@ -192,6 +193,13 @@ _EXPLAINED = msgspec.Meta(
             "matched": {"tea": 3.2},
             "near": {"cup": 1.7},
             "vitals": {"strength": 0.8, "importance": 0.6, "recency": 0.9, "salience": 0.5},
+            "importance": {
+                "in_context": 0.68,
+                "recency": 0.9,
+                "frequency": 0.15,
+                "salience": 0.5,
+                "relevance": 0.8,
+            },
         }
     ],
 )

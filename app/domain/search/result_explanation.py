@@ -7,9 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from app.domain.dynamics.ops import Floats
+from app.domain.dynamics.ops import NUMPY, Floats
+from app.domain.dynamics.state import DAY_SECONDS, State, age_at
 from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.terms import QueryTerm
+from app.domain.strength import importance
+from app.domain.strength.importance import Importance
 
 BASE_SCORES: Final = ("words", "relevance")
 UNRANKED: Final[Mapping[str, None]] = dict.fromkeys(BASE_SCORES)
@@ -30,6 +33,26 @@ def explain_strength(found: CandidateStrength, place: int) -> dict[str, float]:
         "recency": float(found.recency[place]),
         "salience": float(found.salience[place]),
     }
+
+
+def explain_importance(weighing: Importance, state: State, now: float, cosines: Floats) -> list[dict[str, float]]:
+    """Return each memory's importance with a context and its four factors, all 0 to 1 (seed 004 §1.5).
+
+    Args:
+        weighing: The policy's parameters of importance.
+        state: States of the memories, shape (n,).
+        now: Seconds since 1970.
+        cosines: Cosine of each memory to the context, NaN without a vector, shape (n,).
+    """
+    relevance = importance.closeness(cosines)
+    columns = {
+        "in_context": importance.importance(weighing, state, now, relevance),
+        "recency": importance.recency(NUMPY, weighing, age_at(state, now) / DAY_SECONDS),
+        "frequency": importance.frequency(NUMPY, weighing, state.access_count),
+        "salience": state.salience,
+        "relevance": relevance,
+    }
+    return [{name: float(column[row]) for name, column in columns.items()} for row in range(len(cosines))]
 
 
 def map_spellings(

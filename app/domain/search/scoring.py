@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -15,6 +15,8 @@ from app.domain.dynamics.ops import Floats
 from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.parameters import Ranking
 from app.domain.search.signals import ScoreParts
+from app.domain.strength import importance
+from app.domain.strength.importance import Importance
 
 P = TypeVar("P")
 
@@ -70,6 +72,25 @@ def selection(ranking: Ranking) -> tuple[float, float]:
     return (words if ranking.words or ranking.soft_words else 0.0, relevance if ranking.relevance else 0.0)
 
 
+def importance_in_context(weighing: Importance, candidates: Sequence[Candidate], background: Floats) -> Floats | None:
+    """Return the candidates' importance with the query as its context, or None if no candidate has a cosine to it.
+
+    Args:
+        weighing: The policy's parameters of importance.
+        background: Importance without a context, shape (n,).
+    """
+    cosines = _similarity(candidates)
+    return importance.in_context(weighing, background, importance.closeness(cosines)) if cosines.any() else None
+
+
+def apply_context(
+    vitals: CandidateStrength, candidates: Sequence[Candidate], ranking: Ranking, weighing: Importance
+) -> CandidateStrength:
+    """Return the vitals with the importance that the ranking uses: with the query as its context if it says so."""
+    found = importance_in_context(weighing, candidates, vitals.importance) if ranking.in_context else None
+    return vitals if found is None else replace(vitals, importance=found)
+
+
 def mode_parameters(own: object, kind: type[P]) -> P:
     """Return the profile's own parameters if they belong to this mode, otherwise the seed's defaults."""
     return own if isinstance(own, kind) else kind()
@@ -121,13 +142,13 @@ def _cmm(
 
     If the query has no vector, words replace similarity.
     """
-    similarity, importance = _similarity(found), 2 * vitals.salience  # stored halved, see `CLASS_IMPORTANCES`
+    similarity, weight = _similarity(found), 2 * vitals.salience  # stored halved, see `CLASS_IMPORTANCES`
     if not similarity.any():
         similarity = _words(found)
-    scores = cmm.relevance(similarity, vitals.strength, importance, primed.get("priming", np.ones(len(found))))
+    scores = cmm.relevance(similarity, vitals.strength, weight, primed.get("priming", np.ones(len(found))))
     shown = np.where(scores > parameters.surface_above, scores, 0.0)
     return BlendedScores(
-        shown, ScoreParts({"relevance": similarity}), {"strength": vitals.strength, "importance": importance} | primed
+        shown, ScoreParts({"relevance": similarity}), {"strength": vitals.strength, "importance": weight} | primed
     )
 
 

@@ -176,7 +176,9 @@ def _blended(
     recorded: RecordedCandidates, ranking: Ranking, policy: Policy, vitals: CandidateStrength
 ) -> BlendedScores:
     parts = ScoreParts({name: float(getattr(ranking, name)) * recorded.column(name) for name in PARTS})
-    candidates = [] if ranking.mode in correction_order.MODES else _candidates(recorded)
+    needs_candidates = ranking.mode not in correction_order.MODES or ranking.in_context
+    candidates = _candidates(recorded) if needs_candidates else []
+    vitals = scoring.apply_context(vitals, candidates, ranking, policy.importance)
     return scoring.blend_scores(candidates, parts, vitals, ranking, parameters=policy.known_parameters)
 
 

@@ -121,6 +121,24 @@ def importance(
     return total if relevance is None else total + relevance * share.relevance
 
 
+def in_context(parameters: Importance, background: Floats, relevance: npt.NDArray[np.floating[Any]]) -> Floats:
+    """Return importance with a context, 0 to 1, from importance without one (seed 004 §1.4, §1.5).
+
+    Equals `importance` with this relevance: the other three factors are the same with and without a context.
+
+    Args:
+        parameters: Weights and constants, which were also those of `background`.
+        background: Importance without a context, shape (n,).
+        relevance: Closeness to the context, 0 to 1, shape (n,).
+    """
+    weights = parameters.weights
+    without = weights.recency + weights.frequency + weights.salience
+    total = without + weights.relevance
+    neutral = parameters.background_relevance == "neutral"
+    others = background * total - 0.5 * weights.relevance if neutral else background * without
+    return np.asarray((others + weights.relevance * relevance) / total, np.float64)
+
+
 def importance_sql(parameters: Importance, row: Row[Term], now: Term) -> str:
     """Return importance without a context as an SQL expression; it agrees with `importance` to 1e-9."""
     ops = Sql()
@@ -140,8 +158,12 @@ def relevance(
         context: One vector, shape (d,). Zero vectors have a closeness of 0.5.
     """
     lengths = np.sqrt(np.einsum("nd,nd->n", embeddings, embeddings)) * math.sqrt(float(context @ context))
-    nearness = (embeddings @ context) / np.where(lengths > 0, lengths, 1)
-    return 0.5 + 0.5 * np.clip(nearness, -1, 1)
+    return closeness((embeddings @ context) / np.where(lengths > 0, lengths, 1))
+
+
+def closeness(cosines: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
+    """Return cosines to a context, -1 to 1, as closeness, 0 to 1; NaN, for a memory without a vector, becomes 0.5."""
+    return np.asarray(0.5 + 0.5 * np.clip(np.nan_to_num(cosines), -1, 1))
 
 
 def due_at(parameters: Importance, state: State, thresholds: Floats | float) -> Floats:

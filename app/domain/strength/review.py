@@ -48,6 +48,9 @@ class ReviewParameters:
     """Lower bound of the danger zone, as a strength."""
     danger_to: Share = 0.35
     """Upper bound of the danger zone, as a strength."""
+    blend: Share | None = None
+    """Share of a search's places for memories due for review, unless the search sets `review_blend`; null for the
+    profile's: 0.3 under `mnemex` (seed 001, blended results), 0 under the others."""
 
     @model_validator(mode="after")
     def _in_order(self) -> ReviewParameters:
@@ -128,9 +131,16 @@ def danger_priority(parameters: ReviewParameters, strength: Floats) -> Floats:
     return np.maximum(1 - 4 * (position - 0.5) ** 2, 0.0)
 
 
-def blend_share(wanted: float | None, profile: str) -> float:
-    """Return the share of a search's places for memories due for review: the requested one or the profile's default."""
-    return BLENDS.get(profile, 0.0) if wanted is None else wanted
+def blend_share(wanted: float | None, parameters: ReviewParameters, profile: str) -> float:
+    """Return the share of a search's places for memories due for review: the request's, the policy's or the profile's.
+
+    Args:
+        wanted: Share that the search sets, or None.
+        parameters: Review parameters of the policy.
+        profile: The policy's profile.
+    """
+    shares = (wanted, parameters.blend, BLENDS.get(profile))
+    return next((share for share in shares if share is not None), 0.0)
 
 
 def interleave(ranked: int, for_review: Sequence[int], share: float, limit: int) -> list[int]:

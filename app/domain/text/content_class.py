@@ -71,6 +71,8 @@ def _pattern(*ways: str) -> re.Pattern[str]:
     return re.compile("|".join(ways), re.IGNORECASE)
 
 
+_BELIEF = r"(?:(?:i think|i believe|i am afraid|i'm afraid) (?:that )?)?"
+_ABOUT = r"(?=\W*$|[,;:]| (?:about|on|there|here|again)\b)"  # not "wrong to trust him", "mistaken for a thief"
 _CORRECTION = _pattern(
     _OPENING + r"actually\b",
     r",\s*actually\W*$",
@@ -82,6 +84,12 @@ _CORRECTION = _pattern(
     r"\b(?:scratch|correct) that\b",
     r"\bto correct (?:myself|that)\b",
     _OPENING + r"my (?:mistake|bad)\b",
+    r"^\W*no\b\W+(?:that|this|it)(?:'s| is| was) the wrong [a-z]",
+    _OPENING + r"(?:that|this)(?:'s| is) the wrong [a-z][\w-]*(?: [a-z][\w-]*)?(?:\W*$|[,;:])",
+    r"^\W*no\b\W+i (?:said|wrote|told you|asked for)\b(?! (?:nothing|nobody|no|yes|so|sorry|hello|goodbye|that i)\b)",
+    r"\bi said [^,;]{1,40}, not\b",
+    _OPENING + _BELIEF + r"you(?:'re| are| were) (?:all |completely |totally )?(?:wrong|mistaken|incorrect)\b" + _ABOUT,
+    _OPENING + _BELIEF + r"you(?:'ve| have)? got (?:that|it|this) (?:all |completely |totally )?wrong\b",
 )
 _BARE = r"(?!mind\b|again\b|been\b|ever\b|before\b|heard\b|seen\b|had\b|was\b|a\b|the\b)[a-z]"
 _ORDER = rf"(?:(?:always|never) {_BARE}|(?:do not|don't) (?!know\b|think\b|worry\b|mind\b|care\b|see\b|have\b)[a-z])"

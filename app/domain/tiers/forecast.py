@@ -65,7 +65,7 @@ def count_tiers(
         moments: Times in seconds since 1970, ascending, at least one.
         check: Called between the parts of long work; may raise an exception to cancel the work.
     """
-    tiers = policy.tiers
+    tiers = policy.thresholds
     thresholds = tuple(tiers.by_tier.values())
     find = _crossed if math.isinf(policy.model.refresh_seconds) else _ticked
     falls = find(policy.model, state, thresholds, moments, check)

@@ -109,7 +109,7 @@ def _numbers(held: StoredStates, standing: TierFacts, era: Era, moment: float) -
     strengths = memory_strength.evaluate_strength(era, state, moment)
     due_at = memory_strength.due_at(era, state, moment, strengths, standing)
     is_deletable = policy.rules.judge_keep(standing.keep, state).is_deletable
-    required = decay_tier.decay_tier(policy.tiers, state, moment, strengths, standing.accepted_at, is_deletable)
+    required = decay_tier.decay_tier(policy.thresholds, state, moment, strengths, standing.accepted_at, is_deletable)
     columns = (
         strengths.strength.tolist(),
         era.dynamics.score(state, moment).tolist(),

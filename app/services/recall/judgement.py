@@ -37,6 +37,7 @@ from app.domain.search.request import RESULTS_MAX, SearchResult
 from app.domain.text.inflection import irregular_forms
 from app.services.recall import kinship
 from app.services.search import candidate_strength, search
+from app.services.search.result_explanation import explain_importances
 from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.enrichment import cues, reminders
@@ -80,6 +81,8 @@ class JudgedWindow:
         query: The messages as a search query.
         relevance: The relevance of the candidates, raised for corrections.
         words: The content words of the messages.
+        importance: Importance with these messages as its context, 0 to 1, raised for corrections; 0 if not needed.
+        importances: Importance before corrections, and its four factors, by id; empty if not needed.
         due: True for candidates that are due for review.
         is_single: True if the messages are a single one.
     """
@@ -91,6 +94,8 @@ class JudgedWindow:
     judged: JudgedCandidates
     form: ConversationFeatures
     words: Sequence[WeighedWord]
+    importance: Floats
+    importances: Mapping[UUID, dict[str, float]]
     due: Flags
     is_single: bool
 
@@ -128,6 +133,9 @@ def judge_window(
             if model in USUAL_COSINES:
                 background = fill_background(evidence.background, USUAL_COSINES[model])
                 evidence = replace(evidence, background=background)
+        cosines = dict(zip(ids, evidence.cosine.tolist(), strict=True))
+        needs_importance = request.explain or policy.recall.by == "importance"
+        importances = explain_importances(tx, tenant_id, cosines, policy.importance) if needs_importance else {}
         reviewed = reviews.read(tx, tenant_id, ids)
         now = database.now(tx)
     user_messages = spoken_by_user(turns)
@@ -149,9 +157,21 @@ def judge_window(
         is_english=policy.language == "english",
     )
     relevance = _raise_corrections(judged.relevance, candidates, gathered.corrections)
+    importance = np.array([importances[each]["in_context"] if each in importances else 0.0 for each in ids])
+    importance = _raise_corrections(importance, candidates, gathered.corrections)
     due = np.array([_is_due(result, reviewed.get(result.id), policy, now) for result in candidates], np.bool_)
     return JudgedWindow(
-        policy, search_request.query, candidates, relevance, judged, form, words, due, is_single=len(turns) == 1
+        policy,
+        search_request.query,
+        candidates,
+        relevance,
+        judged,
+        form,
+        words,
+        importance,
+        importances,
+        due,
+        is_single=len(turns) == 1,
     )
 
 
@@ -221,10 +241,10 @@ def _judge_candidates(
     return JudgedCandidates(openness * worths, openness, gate_features, worths, features, shares)
 
 
-def _raise_corrections(relevance: Floats, found: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> Floats:
-    """Return the relevance, raised so that each correction is at least as relevant as the memory that it corrects."""
+def _raise_corrections(values: Floats, found: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> Floats:
+    """Return relevance or importance, raised so that each correction has at least that of the memory it corrects."""
     places = {result.id: place for place, result in enumerate(found)}
-    raised = relevance.copy()
+    raised = values.copy()
     for pair in pairs:
         newer, older = places.get(pair.newer), places.get(pair.older)
         if newer is not None and older is not None:

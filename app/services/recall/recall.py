@@ -18,7 +18,7 @@ from app.domain.recall.threshold import best_threshold, raise_threshold, relevan
 from app.domain.search.request import SearchResult
 from app.domain.text import tokens
 from app.domain.text.highlight import find_highlights, join_excerpt
-from app.services.recall.judgement import POOL, JudgedCandidates, JudgedWindow, judge_window
+from app.services.recall.judgement import POOL, JudgedWindow, judge_window
 from app.services.search.rerank import rerank_results
 
 RERANKED_MIN: Final = 20
@@ -64,7 +64,16 @@ class _Pick:
     @property
     def boosted(self) -> float:
         """The relevance by which the candidate is ordered: higher if it is due for review."""
-        return self.relevance * (self.window.policy.recall.review_boost if self.window.due[self.place] else 1.0)
+        return self.relevance * self._boost
+
+    @property
+    def importance(self) -> float:
+        """The importance in the window's context by which the candidate is ordered if the policy says so."""
+        return float(self.window.importance[self.place]) * self._boost
+
+    @property
+    def _boost(self) -> float:
+        return self.window.policy.recall.review_boost if self.window.due[self.place] else 1.0
 
 
 _NOTHING: Final = RecalledContext([], "", [], 0)
@@ -74,7 +83,8 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     """Return the memories relevant to a conversation; a recall doesn't count as a use.
 
     A memory is relevant if its relevance exceeds the threshold of the request or the policy. The memories are ordered
-    by relevance, with a boost for memories due for review, or by the operator's reranker if the policy enables it.
+    by relevance or by importance in the conversation's context, with a boost for memories due for review; or, instead
+    of by relevance, by the operator's reranker if the policy enables it.
     Memories that the conversation already contains are left out, and only one of several equal texts is returned.
 
     Args:
@@ -118,8 +128,12 @@ def _build_answer(
     best_first = sorted(picks, key=lambda pick: -pick.boosted)
     distinct = find_distinct([pick.result.text for pick in best_first])
     found = [pick for pick, is_distinct in zip(best_first, distinct, strict=True) if is_distinct]
-    reranked = _rerank(tenant_id, windows[-1].query, found, policy)
-    chosen = reranked[: request.limit or policy.recall.most]
+    ordered = (
+        sorted(found, key=lambda pick: -pick.importance)
+        if policy.recall.by == "importance"
+        else _rerank(tenant_id, windows[-1].query, found, policy)
+    )
+    chosen = ordered[: request.limit or policy.recall.most]
     if not chosen:
         return _NOTHING
     weights: dict[str, float] = {}
@@ -131,7 +145,7 @@ def _build_answer(
             pick.relevance,
             _matching_part(pick.result.text, weights, 1),
             due=bool(pick.window.due[pick.place]),
-            explain=_explained(pick.window.judged, pick.place) if request.explain else None,
+            explain=_explained(pick) if request.explain else None,
         )
         for pick in chosen
     ]
@@ -159,8 +173,9 @@ def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
     return join_excerpt(text, find_highlights(text, weights, most))
 
 
-def _explained(judged: JudgedCandidates, place: int) -> dict[str, Any]:
-    """Return the openness, the worth, its factor by form, and the features from which relevance is computed."""
+def _explained(pick: _Pick) -> dict[str, Any]:
+    """Return the openness, the worth, its factor by form, the features behind relevance, and the importance."""
+    window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {
         field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)
     }
@@ -170,6 +185,7 @@ def _explained(judged: JudgedCandidates, place: int) -> dict[str, Any]:
         "knowledge": float(judged.knowledge[place]),
         "conversation": dict(judged.gate),
         "memory": memory_features,
+        "importance": window.importances.get(pick.result.id),
     }
 
 

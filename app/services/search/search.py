@@ -79,7 +79,7 @@ def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None
     policy = gathered.policy
     results, reranked = rank_gathered(tenant_id, gathered, request)
     if request.explain:
-        results = add_explanations(tenant_id, results, gathered)
+        results = add_explanations(tenant_id, results, gathered, request.as_of)
     results = [_add_highlight(result, gathered.query.spellings) for result in results]
     priming.activate_results(tenant_id, results, request, policy)
     reinforces = policy.reinforcement.by_search if request.reinforce is None else request.reinforce
@@ -291,7 +291,7 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     policy, ranking = gathered.policy, gathered.ranking
     parameters = policy.known_parameters
     spreads = spreading_settings(ranking.mode, parameters)
-    review_share = review.blend_share(request.review_blend, policy.forgetting.profile)
+    review_share = review.blend_share(request.review_blend, policy.review, policy.forgetting.profile)
     limit = (
         candidate_selection.CANDIDATES
         if review_share or spreads or gathered.corrections
@@ -299,7 +299,7 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     )
     results = result_ranking.rank_candidates(
         gathered.found,
-        gathered.vitals,
+        scoring.apply_context(gathered.vitals, gathered.found, ranking, policy.importance),
         structs.replace(request, limit=limit),
         ranking,
         priming=priming.priming_factors(tenant_id, gathered.found, request, policy),

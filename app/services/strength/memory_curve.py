@@ -60,4 +60,6 @@ def draw_curve(tenant_id: UUID, memory: StoredMemory, days: int = AHEAD_DAYS) ->
         is_whole=len(happened) < ENTRIES_MAX and memory.created_at > history_start,
     )
     until = (as_of + timedelta(days=days)).timestamp()
-    return DrawnCurve(strength_history.compute_history(known, times, as_of.timestamp(), until), happened, policy.tiers)
+    return DrawnCurve(
+        strength_history.compute_history(known, times, as_of.timestamp(), until), happened, policy.thresholds
+    )

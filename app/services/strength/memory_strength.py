@@ -96,7 +96,7 @@ def due_at(era: Era, state: State, now: float, seen: CurrentStrength, standing: 
     """
     policy = era.policy
     steps = (policy.protection.semantic_importance_above, policy.protection.grace_importance_above)
-    due = next_due_at(policy.tiers, policy.importance, era.dynamics, state, now, seen, steps=steps)
+    due = next_due_at(policy.thresholds, policy.importance, era.dynamics, state, now, seen, steps=steps)
     return due if standing is None else np.minimum(due, tier_decision.fixed_due_at(policy.rules, standing, now, seen))
 
 

@@ -26,6 +26,7 @@ from app.services.storage import lookup
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import linked_reinforcement, memory_strength, promotion
 from app.services.tiers import cold_restore, reactivation
+from app.services.uses import observed_reviews
 from app.store.core import database
 from app.store.core.binary_arrays import round_to_microseconds
 from app.store.ingest import envelopes
@@ -104,7 +105,8 @@ def reinforce_used(tenant_id: UUID, touched: Sequence[EnvelopeTouches]) -> None:
     with memory_write(tenant_id, "state") as write:
         fresh = envelopes.insert_fresh(write.tx, tenant_id, dict.fromkeys(by_base, 0))
         effect = _reinforce(write, [envelope for base, envelope in by_base.items() if base in fresh])
-        used = {effect.known_as.get(use.id, use.id) for envelope in touched for use in envelope.touches.uses}
+        counted = _filter_observations(touched, effect.era)
+        used = {effect.known_as.get(use.id, use.id) for envelope in counted for use in envelope.touches.uses}
         cold_ids = list(cold_segments.list_locations(write.tx, tenant_id, list(used)))
     if cold_ids:
         cold_restore.start(tenant_id, cold_ids)
@@ -136,7 +138,7 @@ def touch_memory(tenant_id: UUID, memory_id: UUID, touches: Touches) -> TouchEff
     """
     touched = [EnvelopeTouches(b"", np.inf, touches)]
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
-        effect = _reinforce(write, touched)
+        effect = _reinforce(write, touched, by_touch=True)
         stored_id = effect.known_as.get(memory_id, memory_id)
         if stored_id not in effect.before.ids:
             raise lookup.Missing
@@ -172,7 +174,18 @@ def _attach_to_searches(tenant_id: UUID, done: _UseEffect, touched: Sequence[Env
     search_records.attach_uses(tenant_id, used)
 
 
-def _reinforce(write: MemoryWrite, touched: Sequence[EnvelopeTouches]) -> _UseEffect:
+def _filter_observations(touched: Sequence[EnvelopeTouches], era: Era) -> list[EnvelopeTouches]:
+    """Return the envelopes whose uses count: all but observations (not by a search), if the policy ignores them."""
+    by_observation = era.policy.reinforcement.by_observation
+    return [envelope for envelope in touched if by_observation or envelope.touches.by_search]
+
+
+def _reinforce(write: MemoryWrite, touched: Sequence[EnvelopeTouches], *, by_touch: bool = False) -> _UseEffect:
+    """Apply the uses of these envelopes.
+
+    Args:
+        by_touch: The uses were requested by a touch of one memory, which is no observation.
+    """
     tx, tenant_id = write.tx, write.tenant_id
     named_ids = {use.id for envelope in touched for use in envelope.touches.uses}
     known_as = recorded_uses.read_aliases(tx, tenant_id, named_ids)
@@ -184,6 +197,7 @@ def _reinforce(write: MemoryWrite, touched: Sequence[EnvelopeTouches]) -> _UseEf
     now = float(round_to_microseconds(database.now(tx).timestamp()))
     times = memory_strength.load_timeline(tx, tenant_id)
     era = times.at(now)
+    touched = touched if by_touch else _filter_observations(touched, era)
     before = memory_strength.advance_to_era(locked, times, now)
     reported = _list_uses(touched, before.ids, known_as, now)
     uses, counting, is_cross_domain = _effective_uses(tx, tenant_id, era, before.ids, reported)
@@ -197,6 +211,11 @@ def _reinforce(write: MemoryWrite, touched: Sequence[EnvelopeTouches]) -> _UseEf
     changed_rows = np.union1d(uses.rows, linked_rows)
     cross_domain_counts = np.bincount(uses.rows[is_cross_domain & ~result.late], minlength=len(after))[changed_rows]
     memory_strength.write_uses(tx, tenant_id, after.only(changed_rows), era, now, cross_domain_counts)
+    observed: dict[int, list[float]] = {}
+    for place, use in enumerate(counting):
+        if not (by_touch or use.touches.by_search or result.late[place]):
+            observed.setdefault(use.row, []).append(use.at)
+    observed_reviews.count_reviews(tx, tenant_id, era, before, observed, now)
     promotion.flag_promoted(tx, tenant_id, after.only(np.unique(uses.rows)), era, now)
     after = reactivation.restore_used(write, after, np.unique(uses.rows[~result.late]), era, now)
     counts = {

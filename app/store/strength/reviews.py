@@ -50,6 +50,16 @@ class ReviewText:
     kind: str | None
 
 
+class ObservedReview(NamedTuple):
+    """Reviews of a memory by observed uses: the new schedule, and the number of reviews to add."""
+
+    memory_id: UUID
+    due_at: datetime
+    interval_days: float
+    reviewed_at: datetime
+    reviews: int
+
+
 class DueReviews(NamedTuple):
     """Memories with the due dates of their reviews.
 
@@ -103,6 +113,27 @@ INSERT INTO reviews (tenant_id, memory_id, due_at, interval_days, reviewed_at, r
 VALUES (:tenant, :memory_id, :due_at, :interval_days, :reviewed_at, :review_count, :flagged)
 ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, interval_days = excluded.interval_days,
   reviewed_at = excluded.reviewed_at, review_count = excluded.review_count, flagged = excluded.flagged
+""")
+
+
+def add_observed(tx: Connection, tenant_id: UUID, observed: Sequence[ObservedReview]) -> None:
+    """Add reviews by observed uses in one statement; flags stay, and the caller has locked the memories' states."""
+    names = ("ids", "due_at", "interval_days", "reviewed_at", "reviews")
+    columns = zip(*sorted(observed), strict=True)
+    tx.execute(_ADD_OBSERVED, {"tenant": tenant_id, **dict(zip(names, map(list, columns), strict=True))})
+
+
+_ADD_OBSERVED = text("""
+INSERT INTO reviews AS known (tenant_id, memory_id, due_at, interval_days, reviewed_at, review_count, flagged)
+SELECT :tenant, memory_id, given.due_at, given.interval_days, given.reviewed_at, given.reviews, false
+FROM unnest(CAST(:ids AS uuid[]), CAST(:due_at AS timestamptz[]), CAST(:interval_days AS float8[]),
+  CAST(:reviewed_at AS timestamptz[]), CAST(:reviews AS int[]))
+  AS given (memory_id, due_at, interval_days, reviewed_at, reviews)
+JOIN memories USING (memory_id)
+WHERE memories.tenant_id = :tenant AND memories.deleted_at IS NULL ORDER BY memory_id
+ON CONFLICT (tenant_id, memory_id) DO UPDATE SET due_at = excluded.due_at, interval_days = excluded.interval_days,
+  reviewed_at = greatest(known.reviewed_at, excluded.reviewed_at),
+  review_count = known.review_count + excluded.review_count
 """)
 
 

@@ -15,6 +15,9 @@ from app.services.memories import live_numbers, memories
 from app.services.memories.live_numbers import LiveMemory
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
+from app.services.tenants import policy_versions
+from app.services.tenants.policy_versions import RequestedChange
+from app.store.memories.memories import Filters
 from tests.api.caller import Api, fields
 from tests.service import Service, Tenant
 from tests.services.backdated import age
@@ -108,6 +111,27 @@ def test_a_memory_of_each_age_is_seen_in_its_own_past(service: Service) -> None:
     assert looked[old].numbers.strength == pytest.approx(strength(tenant, old, change - timedelta(days=5)), abs=1e-5)
     left = math.exp(-5e-7 * 5 * 86_400)  # fraction of the strength at the policy change that remains under cmm
     assert strength(tenant, old) == pytest.approx(strength(tenant, old, change) * left, abs=1e-5)
+
+
+def test_a_stored_cmm_policy_decays_as_before_and_a_new_one_from_the_end_of_its_grace(service: Service) -> None:
+    """Seed 002, decay: no past decay is rewritten, in the numbers of a memory and in lists, which SQL computes."""
+    cmm = Policy(forgetting=Forgetting(profile="cmm"))
+    former, current = service.tenant(cmm), service.tenant(cmm)
+    service.rows(
+        "UPDATE policies SET body = body #- '{forgetting,parameters,age_from}' WHERE tenant_id = %s", former.tenant_id
+    )
+    found = {}
+    for tenant, days in ((former, 20), (current, 6)):
+        memory_id, _ = known(service, tenant, days=20)
+        expected = math.exp(-5e-7 * days * 86_400)
+        assert strength(tenant, memory_id) == pytest.approx(expected, abs=1e-5)
+        below, above = (Filters(strength_below=expected + move) for move in (1e-4, -1e-4))
+        assert [len(memories.list_memories(tenant.tenant_id, each, None, 9)) for each in (below, above)] == [1, 0]
+        found[tenant.tenant_id] = memory_id
+    changed = RequestedChange({"forgetting": {"parameters": {"age_from": None}}})
+    before = strength(former, found[former.tenant_id])
+    policy_versions.write_change(former.tenant_id, changed)
+    assert strength(former, found[former.tenant_id]) == pytest.approx(before, abs=1e-5)
 
 
 def test_what_fades_from_when_it_happened_is_under_its_policy_even_then(service: Service) -> None:

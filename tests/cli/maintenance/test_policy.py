@@ -95,7 +95,7 @@ def test_versions_are_listed_over_all_pages(cli: Cli, api: Stub) -> None:
 def test_presets_are_shown_with_their_values(cli: Cli) -> None:
     found = json.loads(cli("policy", "presets", "--json").out)
     assert found["development"]["forgetting"]["parameters"]["half_life_days"] == 1
-    assert found["development"]["tiers"] == {"deleted_below": 0.1}
+    assert found["development"]["forgetting"]["parameters"]["forget_below"] == 0.1
     assert found["meeting_notes"]["forgetting"]["parameters"]["beta"] == 0.9
     assert found["context_aware"]["importance"]["weights"]["relevance"] == 0.4
     assert {"personal_assistant", "research", "time_sensitive", "content_heavy"} <= found.keys()

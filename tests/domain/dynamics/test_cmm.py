@@ -13,7 +13,10 @@ from app.domain.dynamics.cmm import CLASS_IMPORTANCES, Cmm, CmmParameters, primi
 from app.domain.dynamics.state import DAY_SECONDS, WEEK_SECONDS, Event, State, new
 from tests.domain.dynamics.batches import START
 
-CMM = Cmm()
+CMM = Cmm(CmmParameters(age_from="last_use"))
+"""By the seed's wording, in which age counts from the last use."""
+EVEN = Cmm()
+"""By the default, in which age counts from the end of the grace period."""
 
 
 def memory(uses: int = 0, last_use_days: float = 0) -> State:
@@ -70,10 +73,31 @@ def test_a_memory_of_hours_counts_as_one_of_a_day() -> None:
 
 def test_rehearsal_counts_by_its_weight() -> None:
     """Seed 002, decay: freq_weight."""
-    deaf, keen = (Cmm(CmmParameters(frequency_weight=weight)) for weight in (0, 4))
+    deaf, keen = (Cmm(CmmParameters(frequency_weight=weight, age_from="last_use")) for weight in (0, 4))
     at = START + 4 * WEEK_SECONDS
     assert deaf.strength(memory(1), at)[0] == pytest.approx(math.exp(-5e-7 * 4 * WEEK_SECONDS), rel=1e-12)
     assert keen.strength(memory(1), at)[0] == pytest.approx(math.exp(-5e-7 / 2 * 4 * WEEK_SECONDS), rel=1e-12)
+
+
+def test_at_the_end_of_the_grace_decay_begins_at_1() -> None:
+    """Seed 002, decay: e^(-λ_eff · age) after the grace period, with age counted from its end."""
+    for days in (0, 13.99, 14, 14.0001):
+        assert EVEN.strength(memory(), START + days * DAY_SECONDS)[0] == pytest.approx(1, abs=1e-4)
+    for days in (15, 30, 90):
+        expected = math.exp(-5e-7 * (days - 14) * DAY_SECONDS)
+        assert EVEN.strength(memory(), START + days * DAY_SECONDS)[0] == pytest.approx(expected, rel=1e-12)
+    rehearsed = EVEN.strength(memory(3, 10), START + 140 * DAY_SECONDS)[0]
+    assert rehearsed == pytest.approx(math.exp(-5e-7 / (1 + 3 / 20) * (130 - 14) * DAY_SECONDS), rel=1e-12)
+
+
+@pytest.mark.parametrize("state", [memory(), memory(1), memory(3, 10), memory(9, 1), memory(4, 7)])
+@pytest.mark.parametrize("threshold", [0.9, 0.6, 0.3, 0.05])
+def test_due_times_are_shifted_by_the_grace(state: State, threshold: float) -> None:
+    due = EVEN.due_at(state, threshold)[0]
+    assert EVEN.strength(state, due - 0.002)[0] >= threshold > EVEN.strength(state, due)[0]
+    assert due >= CMM.due_at(state, threshold)[0]
+    unused = EVEN.due_at(memory(), threshold)[0] - START
+    assert unused == pytest.approx(14 * DAY_SECONDS + math.log(1 / threshold) / 5e-7, abs=0.01)
 
 
 @pytest.mark.parametrize(("uses", "is_locked"), [(4, True), (3, False)])

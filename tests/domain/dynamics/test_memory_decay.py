@@ -164,9 +164,23 @@ def test_it_spreads_where_links_bring_a_gain(mode: str, gain: float) -> None:
 
 
 def test_no_boost_for_what_is_easily_found_already() -> None:
-    """Seed 003, retrieval_capped_fraction."""
+    """Seed 003, retrieval_capped_fraction: a memory above the ceiling keeps what it has, storage included."""
     dynamics = model(consolidation="retrieval_capped_fraction")
-    assert used(dynamics, memory(retrieval=0.86))[1] == 0.86
+    state = replace(dynamics.at_strength(memory(), START, 0.5), retrieval=np.array([0.86]))
+    assert used(dynamics, state)[:2] == (pytest.approx(0.5), 0.86)
+
+
+@pytest.mark.parametrize("ceiling", [0.3, 0.85, 1.0])
+def test_a_capped_boost_never_passes_its_ceiling(ceiling: float) -> None:
+    """Seed 003, retrieval_capped_fraction: "boost capped at a ceiling value", of which storage gets a quarter."""
+    dynamics = model(consolidation="retrieval_capped_fraction", boost_below=ceiling)
+    for retrieval in np.linspace(0.05, ceiling, 12):
+        state = replace(dynamics.at_strength(memory(), START, 0.2), retrieval=np.array([retrieval]))
+        boost = min(ceiling - retrieval, 0.1)
+        storage, raised, _ = used(dynamics, state)
+        assert raised == pytest.approx(retrieval + boost)
+        assert raised <= ceiling + 1e-12
+        assert storage == pytest.approx(0.2 + boost / 4)
 
 
 def test_stability_saturates_at_its_cap() -> None:

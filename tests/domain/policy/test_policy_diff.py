@@ -28,7 +28,9 @@ def test_a_whole_policy_laid_over_another_is_that_policy() -> None:
 def test_what_is_told_as_changed_is_what_the_other_way_takes_back(name: str) -> None:
     there = list_differences(Policy(), CHOSEN[name])
     back = list_differences(CHOSEN[name], Policy())
-    assert {(one.field, one.before, one.after) for one in there} == {(one.field, one.after, one.before) for one in back}
+    changed = {one.field: (one.before, one.after) for one in there}
+    assert changed == {one.field: (one.after, one.before) for one in back}
+    assert len(changed) == len(there) == len(back)
 
 
 def test_null_is_back_to_the_default_at_every_depth() -> None:

@@ -7,7 +7,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from app.domain.policy.policy import Policy
+from app.domain.policy.policy import Forgetting, Policy
+from app.domain.policy.policy_defaults import follow_defaults
+from app.domain.policy.policy_diff import amend_policy
 
 NESTED = ("ranking", "night", "budget", "recall", "review", "consolidation", "privacy", "tiers", "reinforcement")
 
@@ -30,3 +32,23 @@ def test_a_callers_unknown_field_is_still_refused() -> None:
         Policy.model_validate({"of_a_newer_version": 1})
     with pytest.raises(ValidationError):
         Policy.model_validate({"ranking": {"of_a_newer_version": 1}})
+
+
+def test_a_cmm_policy_stored_without_age_from_counts_from_the_last_use() -> None:
+    """Seed 002, decay: what decayed before age could be counted from the end of the grace stays as it was."""
+    stored = {"forgetting": {"profile": "cmm", "parameters": {"grace_days": 10}}}
+    former, current = Policy.load_stored(json.dumps(stored)), Policy.model_validate(stored)
+    assert former.forgetting.parameters == {"grace_days": 10, "age_from": "last_use"}
+    assert current.forgetting.parameters == {"grace_days": 10, "age_from": "end_of_grace"}
+    assert Policy.load_stored(current.model_dump_json()) == current
+    assert amend_policy(former, {"history_days": 9}).forgetting == former.forgetting
+    assert follow_defaults(former, 0).forgetting == former.forgetting
+    reset = amend_policy(former, {"forgetting": {"parameters": {"age_from": None}}})
+    assert reset.forgetting == current.forgetting
+    assert Policy(forgetting=Forgetting(profile="cmm")).forgetting.parameters == {"age_from": "end_of_grace"}
+
+
+@pytest.mark.parametrize("parameters", [7, [1], "x", None])
+def test_parameters_that_are_no_object_are_refused(parameters: object) -> None:
+    with pytest.raises(ValidationError):
+        Policy.model_validate({"forgetting": {"profile": "cmm", "parameters": parameters}})

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from app.domain.dynamics.spec import Spec
 from app.domain.dynamics.state import DAY_SECONDS, State, new
-from app.domain.strength.importance import PRESETS, Importance, ImportanceWeights, due_at, importance, relevance
+from app.domain.strength.importance import (
+    PRESETS,
+    Importance,
+    ImportanceWeights,
+    closeness,
+    due_at,
+    importance,
+    in_context,
+    relevance,
+)
 from tests.domain.dynamics.batches import BATCHES, GAPS, START, batch, many
 from tests.examples import draw
 
@@ -126,3 +135,21 @@ def test_a_memory_takes_less_than_a_microsecond() -> None:
 def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Importance(**wrong)
+
+
+@pytest.mark.parametrize("background_relevance", ["renormalise", "neutral"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_context_is_added_to_importance_without_one(preset: str, background_relevance: str) -> None:
+    """§1.5: the three other factors are the same, so importance without a context is enough."""
+    parameters = Importance(PRESETS[preset], background_relevance=background_relevance)  # type: ignore[arg-type]
+    random = np.random.default_rng(5)
+    state = new(START + random.uniform(0, 300, 50) * DAY_SECONDS, salience=random.random(50))
+    state = replace(state, access_count=random.integers(0, 200, 50).astype(np.float64))
+    now, near = START + 320 * DAY_SECONDS, random.random(50)
+    found = in_context(parameters, importance(parameters, state, now), near)
+    np.testing.assert_allclose(found, importance(parameters, state, now, near), rtol=0, atol=1e-12)
+
+
+def test_a_memory_without_a_vector_is_neither_near_nor_far() -> None:
+    """§1.4: cosines from -1 to 1, normalised to 0 to 1."""
+    assert closeness(np.array([-1, 0, 1, np.nan, 1.0000001])).tolist() == [0, 0.5, 1, 0.5, 1]

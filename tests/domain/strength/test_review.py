@@ -122,8 +122,12 @@ def test_blending_fills_every_place_once(ranked: int, share: float, limit: int, 
 
 
 def test_what_is_asked_for_goes_before_what_the_profile_does() -> None:
-    assert [blend_share(None, name) for name in ("spec", "mnemex")] == [0, 0.3]
-    assert [blend_share(0.5, "spec"), blend_share(0.0, "mnemex")] == [0.5, 0]
+    assert [blend_share(None, ReviewParameters(), name) for name in ("spec", "mnemex")] == [0, 0.3]
+    assert [blend_share(0.5, ReviewParameters(), "spec"), blend_share(0.0, ReviewParameters(), "mnemex")] == [0.5, 0]
+    set_by_policy = ReviewParameters(blend=0.2)
+    assert [blend_share(None, set_by_policy, name) for name in ("spec", "mnemex")] == [0.2, 0.2]
+    assert [blend_share(0.5, set_by_policy, "spec"), blend_share(0.0, set_by_policy, "spec")] == [0.5, 0]
+    assert blend_share(None, ReviewParameters(blend=0.0), "mnemex") == 0
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,17 @@ CLASSES = {
         I meant the other Thomas.
         That's not right, we paid in March.
         My mistake, the file is in the other folder.
+        No, that is the wrong file.
+        no that was the wrong address
+        That's the wrong phone number, it ends in 7.
+        no, I said Tuesday
+        No I told you it starts at nine.
+        I said Tuesday, not Thursday.
+        You are wrong about that
+        You are wrong about that.
+        Sorry, you're mistaken: she moved in May.
+        I think you are wrong there.
+        No, you've got that all wrong.
     """,
     "instruction": """
         Always answer in German.
@@ -60,6 +71,19 @@ CLASSES = {
         Don't know.
         I actually enjoyed the film.
         Was I wrong about the train?
+        This is the wrong season for mushrooms.
+        That was the wrong platform, so we missed the train.
+        He called the wrong number.
+        No, I said nothing to her.
+        No, I said no.
+        I said Tuesday would be fine.
+        You were wrong to trust him.
+        You were mistaken for a thief.
+        If you are wrong, we lose the bet.
+        She thinks you are wrong about that.
+        Are you wrong about that?
+        Tell me when you are wrong.
+        No, I asked nobody.
         Ich erinnere mich immer an den Garten.
         Siempre como pan.
         今日は雨です。
