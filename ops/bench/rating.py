@@ -21,8 +21,8 @@ import msgspec
 
 from app import queues
 from app.domain.prompts import DELIMITER_BYTES, delimiter
-from app.domain.salience import llm_scoring
-from app.domain.salience.llm_scoring import UnscoredText
+from app.domain.salience import llm_scoring, rating_batches
+from app.domain.salience.rating_batches import UnscoredText
 from app.domain.text.words import format_line
 from app.services.tenants import tenants
 from app.settings import settings
@@ -181,7 +181,7 @@ def requests(memories: int) -> list[bytes]:
     config = settings()
     lines = [format_line(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
     bodies = []
-    for batch in llm_scoring.split_batches(
+    for batch in rating_batches.split_batches(
         [UnscoredText(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
     ):
         answer = {"name": "answer", "strict": True, "schema": llm_scoring.CUES_SCHEMA}

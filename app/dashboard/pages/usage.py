@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from app.dashboard import rendering
 from app.dashboard.access import Operating
 from app.domain.policy.budget import BudgetState, remaining
+from app.services.monitoring import stats
 from app.services.tenants import budget, usage_report
 from app.settings import settings
 
@@ -31,5 +32,6 @@ def page(viewer: Operating, request: Request, *, every: bool = False) -> Respons
         spent=report.standing.own,
         limits=report.standing.limits,
         left=remaining(report.standing),
+        agreements=stats.rating_agreement(viewer.tenant_id),
         remarks=budget.list_warnings(settings()) if viewer.is_admin else [],
     )
