@@ -38,4 +38,4 @@ def test_ratings_are_compared_by_model_and_prompt_version(api: Api, visit: Visit
     assert (found["model"], found["prompt_version"]) == ("small", CUES_PROMPT_VERSION)
     assert found["rules_salience"] is not None
     [agreement] = api.get("/v1/stats").json()["rating_agreement"]
-    assert (agreement["model"], agreement["memories"]) == ("small", 12)
+    assert (agreement["model"], agreement["ratings"]) == ("small", 12)

@@ -287,12 +287,12 @@ def _kept() -> Iterator[Metric]:
 
 def _agreements(found: Iterable[Agreement]) -> Iterator[Metric]:
     """Yield the agreement of a model with the rules, of the model that rated most with each current prompt version."""
-    by_size = sorted(found, key=lambda each: each.memories)
+    by_size = sorted(found, key=lambda each: each.ratings)
     by_prompt = {each.prompt_version: each for each in by_size if each.prompt_version in PROMPT_VERSIONS}
     ranked = [((name,), each.rank_correlation) for name, each in by_prompt.items() if each.rank_correlation is not None]
     yield _gauge("rating_rank_correlation", ranked)
     yield _gauge("rating_mean_difference", [((name,), each.mean_difference) for name, each in by_prompt.items()])
-    compared = dict.fromkeys(PROMPT_VERSIONS, 0) | {name: each.memories for name, each in by_prompt.items()}
+    compared = dict.fromkeys(PROMPT_VERSIONS, 0) | {name: each.ratings for name, each in by_prompt.items()}
     yield _gauge("rating_compared_memories", [((name,), number) for name, number in compared.items()])
 
 

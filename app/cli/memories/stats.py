@@ -50,7 +50,7 @@ def _show_agreement(compared: list[dict[str, Any]]) -> None:
     heads = ["ratings by model", "prompt", "compared", "rank correlation with rules", "mean difference"]
     rows = [
         (
-            *(each["model"], each["prompt_version"], each["memories"]),
+            *(each["model"], each["prompt_version"], each["ratings"]),
             "too few" if each["rank_correlation"] is None else f"{each['rank_correlation']:.2f}",
             f"{each['mean_difference']:+.2f}",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic.dataclasses import dataclass
@@ -17,6 +17,7 @@ SENSITIVITIES: Final = (0.7, 1.0, 0.1, 0.3, 1.0, 1.0)
 """Sensitivity of each of `KNOWN`, in its order; a model's rating has no part in expiry."""
 ARCHIVED_CONVERSATIONS: Final = "archived_conversations"
 
+IdentityKind = Literal["person_name", "street_address"]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Region = Annotated[str, Field(pattern=r"^[A-Z]{2}$")]
 
@@ -70,6 +71,9 @@ class Privacy:
     regions: Annotated[tuple[Region, ...], Field(max_length=16)] | None = None
     """Countries (ISO 3166) whose national formats of telephone numbers are recognised; null for the time zone's
     country."""
+    identities: Annotated[tuple[IdentityKind, ...], Field(max_length=2)] = ()
+    """Identities (`person_name`, `street_address`) that count as findings of `pii` in texts stored or edited from then
+    on; others have no part in the risk and in expiry."""
 
     @property
     def names(self) -> tuple[str, ...]:

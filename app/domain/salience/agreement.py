@@ -35,14 +35,14 @@ class Agreement:
     """Agreement of one model and prompt version with the rules.
 
     Attributes:
-        memories: Number of ratings compared.
+        ratings: Number of ratings compared.
         rank_correlation: Spearman's, -1 to 1; None with fewer than `RATINGS_MIN` ratings, or if all are equal.
         mean_difference: Mean of the model's salience minus the rules', -1 to 1.
     """
 
     model: str
     prompt_version: str
-    memories: int
+    ratings: int
     rank_correlation: float | None
     mean_difference: float
 

@@ -33,12 +33,12 @@ def test_the_rank_correlation_follows_the_order_alone(
 
 def test_few_ratings_have_a_difference_but_no_correlation() -> None:
     [found] = compare(ratings([0.5] * (RATINGS_MIN - 1), [0.25] * (RATINGS_MIN - 1)))
-    assert (found.memories, found.rank_correlation, found.mean_difference) == (RATINGS_MIN - 1, None, 0.25)
+    assert (found.ratings, found.rank_correlation, found.mean_difference) == (RATINGS_MIN - 1, None, 0.25)
     assert compare([]) == []
 
 
 def test_versions_are_apart_and_a_model_may_have_a_slash_in_its_name() -> None:
     new, old = ratings(RISING, RISING, "open/small/salience-4"), ratings([0.1], [0.4], "open/small/salience-2")
     first, second = compare([*new, *old])
-    assert (first.model, first.prompt_version, first.memories) == ("open/small", "salience-4", 20)
-    assert (second.prompt_version, second.memories, second.mean_difference) == ("salience-2", 1, -0.3)
+    assert (first.model, first.prompt_version, first.ratings) == ("open/small", "salience-4", 20)
+    assert (second.prompt_version, second.ratings, second.mean_difference) == ("salience-2", 1, -0.3)

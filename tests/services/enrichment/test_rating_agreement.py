@@ -72,11 +72,11 @@ def test_statistics_compare_the_last_ratings_of_the_tenant_alone(rated: Rated) -
     assert stats.tenant_stats(rated.tenant.tenant_id).rating_agreement == []
     assert score_by_model.rate_memories() == 13
     [found] = stats.tenant_stats(rated.tenant.tenant_id).rating_agreement
-    assert (found.memories, found.prompt_version) == (12, CUES_PROMPT_VERSION)
+    assert (found.ratings, found.prompt_version) == (12, CUES_PROMPT_VERSION)
     assert found.rank_correlation is not None
     assert found.rank_correlation > 0.3, "the fake model and the rules both rate appointments above rain"
     [theirs] = stats.rating_agreement(other.tenant_id)
-    assert (theirs.memories, theirs.rank_correlation) == (1, None)
+    assert (theirs.ratings, theirs.rank_correlation) == (1, None)
 
 
 def test_metrics_show_all_tenants_by_prompt_version(rated: Rated) -> None:
@@ -87,7 +87,7 @@ def test_metrics_show_all_tenants_by_prompt_version(rated: Rated) -> None:
     rated.send(*TEXTS[6:], tenant=rated.service.tenant())
     score_by_model.rate_memories()
     kept = fleet_gauges.refresh(thoroughly=True)
-    assert [asdict(each)["memories"] for each in kept.rating_agreement] == [12]
+    assert [asdict(each)["ratings"] for each in kept.rating_agreement] == [12]
     families = {family.name: family for family in metrics_endpoint._kept()}
     [correlation] = families["ebbing_rating_rank_correlation"].samples
     assert correlation.labels == {"prompt": CUES_PROMPT_VERSION}
