@@ -219,7 +219,7 @@ class Settings(SecretFileSettings, LogInSettings):
     llm_breaker_seconds: float = Field(30, gt=0)
     """Time the circuit breaker stays open between probes of the provider; doubles up to 45 seconds."""
     score_batch_tokens: int = Field(4000, ge=100)
-    """Maximum memory tokens per rating call."""
+    """Maximum tokens of memories, and of the turns shown around them, per rating call."""
     score_batch_memories: int = Field(20, ge=1, le=100)
     """Maximum memories per rating call."""
     embed_batch_tokens: int = Field(64_000, ge=100)

@@ -21,8 +21,8 @@ import msgspec
 
 from app import queues
 from app.domain.prompts import DELIMITER_BYTES, delimiter
-from app.domain.salience import llm_scoring
-from app.domain.salience.llm_scoring import UnscoredText
+from app.domain.salience import llm_scoring, rating_batches
+from app.domain.salience.rating_batches import TURNS_AFTER, TURNS_BEFORE, ContextTurn, Conversation, UnscoredText
 from app.domain.text.words import format_line
 from app.services.tenants import tenants
 from app.settings import settings
@@ -176,13 +176,33 @@ def _by_bare_client(provider: Running, memories: int) -> list[Rated]:
         return [Rated(memories / (time.perf_counter() - started), {})]
 
 
+def show_conversations(memories: int) -> list[UnscoredText]:
+    """Return the corpus's memories with the turns around them, as the stage shows them."""
+    given = Corpus().memories(memories)
+    lines = [format_line(memory["text"], memory["speaker"]) for memory in given]
+    turns = [ContextTurn(uuid4(), place, rating_batches.excerpt(line)) for place, line in enumerate(lines)]
+    return [
+        UnscoredText(
+            turn.memory_id,
+            line,
+            Conversation(memory["thread"], None),
+            turn.seq,
+            tuple(
+                other
+                for other in turns[max(turn.seq - TURNS_BEFORE, 0) : turn.seq + 1 + TURNS_AFTER]
+                if other is not turn and given[other.seq]["thread"] == memory["thread"]
+            ),
+        )
+        for turn, line, memory in zip(turns, lines, given, strict=True)
+    ]
+
+
 def requests(memories: int) -> list[bytes]:
     """Return the bodies that the stage would send about these memories in order of arrival."""
     config = settings()
-    lines = [format_line(memory["text"], memory["speaker"]) for memory in Corpus().memories(memories)]
     bodies = []
-    for batch in llm_scoring.split_batches(
-        [UnscoredText(uuid4(), line) for line in lines], config.score_batch_tokens, config.score_batch_memories
+    for batch in rating_batches.split_batches(
+        show_conversations(memories), config.score_batch_tokens, config.score_batch_memories
     ):
         answer = {"name": "answer", "strict": True, "schema": llm_scoring.CUES_SCHEMA}
         request = {

@@ -131,8 +131,13 @@ def _word(word: str, dimensions: int) -> tuple[float, ...]:
 def memories(chat: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the memories in the delimited block of a chat's last message; for a reranker, the query comes first.
 
-    Empty without a block.
+    Lines with context of memories are left out. Empty without a block.
     """
+    return [line for line in lines(chat) if "context" not in line]
+
+
+def lines(chat: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return all lines in the delimited block of a chat's last message; empty without a block."""
     found = BLOCK.search(chat[-1]["content"])
     return [json.loads(line) for line in found["lines"].split("\n")] if found else []
 

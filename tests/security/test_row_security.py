@@ -172,7 +172,8 @@ def test_the_drain_reads_no_more_than_what_is_counted(service: Service) -> None:
     )
     assert sorted(found) == [
         *(("dead_letters", column) for column in ("discarded_at", "header", "stage", "tenant_id")),
-        ("scores", "scorer"),
+        *(("scores", column) for column in ("actionable", "emotional", "novelty", "personal", "rules_salience")),
+        *(("scores", column) for column in ("scored_at", "scorer", "version")),
         *(("self_test_runs", column) for column in ("finished_at", "results", "started_at", "tenant_id")),
         *(("tenants", column) for column in ("name", "tenant_id")),
     ]

@@ -50,6 +50,13 @@ class Rated:
         """Return the texts of each call, in the order of the calls."""
         return [[each["text"] for each in model.memories(body["messages"])] for body in self.fake.control.bodies]
 
+    def shown(self) -> list[list[str]]:
+        """Return the lines of each call, in the order of the calls; context lines begin with "> "."""
+        return [
+            ["> " + line["context"] if "context" in line else line["text"] for line in model.lines(body["messages"])]
+            for body in self.fake.control.bodies
+        ]
+
     def asks(self) -> list[int]:
         """Return how often a model was asked about each memory with a rule-based score, in id order."""
         return [asks for (asks,) in self.service.rows("SELECT asks FROM scores ORDER BY memory_id")]

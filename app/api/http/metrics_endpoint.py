@@ -21,6 +21,8 @@ from prometheus_client.registry import Collector
 from app import heartbeats, metrics, queues
 from app.domain.privacy.requests import Nature
 from app.domain.provider_health import KINDS, USES
+from app.domain.salience.agreement import RATINGS_MAX, RATINGS_MIN, Agreement
+from app.domain.salience.llm_scoring import PROMPT_VERSIONS
 from app.metric_groups import GROUPS
 from app.services.ingest import witness
 from app.services.monitoring import (
@@ -57,6 +59,7 @@ class Gauge:
 _NO_TENANTS: Final = "`EBBING_METRICS_TENANTS` is 0, or the tenant isn't one of those with the longest queues"
 _LANE: Final = {"lane": tuple(queues.LANES)}
 _USE: Final = {"use": tuple(USES)}
+_PROMPT: Final[dict[str, tuple[str, ...]]] = {"prompt": PROMPT_VERSIONS}
 _UNUSED: Final = "the settings don't configure this use"
 
 GAUGES: Final[dict[str, Gauge]] = {
@@ -79,6 +82,21 @@ GAUGES: Final[dict[str, Gauge]] = {
     "dead_letters_waiting": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "quarantine_size": Gauge("Dead letters waiting for a decision, capped at 100,000."),
     "salience_provisional": Gauge("Memories that have only a rule-based score so far."),
+    "rating_rank_correlation": Gauge(
+        "Spearman's rank correlation of the salience by a model and by the rules, over the last "
+        f"{RATINGS_MAX:,} ratings of all tenants, by prompt version.",
+        _PROMPT,
+        f"fewer than {RATINGS_MIN} ratings with this prompt version",
+    ),
+    "rating_mean_difference": Gauge(
+        f"Mean salience by a model minus the rules', over the last {RATINGS_MAX:,} ratings of all tenants, by prompt "
+        "version.",
+        _PROMPT,
+        "no rating with this prompt version",
+    ),
+    "rating_compared_memories": Gauge(
+        "Ratings behind `ebbing_rating_rank_correlation` and `ebbing_rating_mean_difference`.", _PROMPT
+    ),
     "provider_failing": Gauge(
         "1 if a use of a model provider fails or its connection can't be verified, otherwise 0.", _USE, _UNUSED
     ),
@@ -252,6 +270,7 @@ def _kept() -> Iterator[Metric]:
     yield _gauge("dead_letters_waiting", [((), kept.dead_letters)])
     yield _gauge("quarantine_size", [((), kept.dead_letters)])
     yield _gauge("salience_provisional", [((), kept.provisional)])
+    yield from _agreements(kept.rating_agreement)
     yield _gauge("ingest_unaccounted_requests", [((), kept.unaccounted_requests)])
     for name in ("overdue_seconds", "late_seconds", "seconds", "cut_short"):
         yield _gauge(f"night_{name}", [((), getattr(kept.nights, name))])
@@ -264,6 +283,17 @@ def _kept() -> Iterator[Metric]:
     yield _gauge("erasure_residual_rows", [((), asked.residue)])
     yield _gauge("erasure_rewrites_late", [((), asked.late_rewrites)])
     yield _gauge("night_failed", [((step,), kept.nights.failed.get(step, 0)) for step in STEPS])
+
+
+def _agreements(found: Iterable[Agreement]) -> Iterator[Metric]:
+    """Yield the agreement of a model with the rules, of the model that rated most with each current prompt version."""
+    by_size = sorted(found, key=lambda each: each.ratings)
+    by_prompt = {each.prompt_version: each for each in by_size if each.prompt_version in PROMPT_VERSIONS}
+    ranked = [((name,), each.rank_correlation) for name, each in by_prompt.items() if each.rank_correlation is not None]
+    yield _gauge("rating_rank_correlation", ranked)
+    yield _gauge("rating_mean_difference", [((name,), each.mean_difference) for name, each in by_prompt.items()])
+    compared = dict.fromkeys(PROMPT_VERSIONS, 0) | {name: each.ratings for name, each in by_prompt.items()}
+    yield _gauge("rating_compared_memories", [((name,), number) for name, number in compared.items()])
 
 
 def _providers() -> Iterator[Metric]:

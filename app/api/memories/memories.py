@@ -17,12 +17,14 @@ from app.api.http.path_ids import MemoryId
 from app.api.http.request_body import DATED, check_storable, raw_body
 from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
+from app.domain.salience.llm_scoring import read_scorer_version
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.services.memories import explanation, history, live_numbers, manual_restore, memories
 from app.services.memories.explanation import TierExplanation
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
+from app.store.enrichment.rating_comparison import StoredRating
 from app.store.memories.history import HistoryEvent
 from app.store.memories.memories import Filters, StoredMemory
 
@@ -160,6 +162,12 @@ def _happened(entry: HistoryEvent) -> dict[str, Any]:
     return shown
 
 
+def _rated(found: StoredRating) -> dict[str, Any]:
+    model, prompt_version = read_scorer_version(found.version)
+    shown = responses.pick(found, "rated_at", "salience", "rules_salience")
+    return {"model": model, "prompt_version": prompt_version, **shown}
+
+
 def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
     change = found.change
     holds = [
@@ -174,6 +182,7 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
         "why": found.verdict.why,
         "numbers": asdict(found.case),
         "keep": found.keep and asdict(found.keep) | {"reasons": [reason._asdict() for reason in found.keep.reasons]},
+        "rating": found.rating and _rated(found.rating),
         "next_change": change and {"at": found.change_at, "to": change.tier, "rule": change.rule, "why": change.why},
         "holds": holds,
         "supersedes": [responses.superseding(one) for one in found.supersedes],

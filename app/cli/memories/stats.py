@@ -37,9 +37,26 @@ def stats(url: Url = None, as_json: AsJson = False) -> None:
         failed = f" ({', '.join(night['failed_steps'])})" if night["failed_steps"] else ""
         rows.append(("last night", f"{night['status'].replace('_', ' ')}{failed}", "", night["local_date"]))
     print_table(["what", "which", "count", "oldest"], rows, right=["count", "oldest"])
+    if compared := found.get("rating_agreement"):
+        typer.echo()
+        _show_agreement(compared)
     if tested := found.get("self_tests"):
         typer.echo()
         _show_tested(tested)
+
+
+def _show_agreement(compared: list[dict[str, Any]]) -> None:
+    """Print how far the last ratings by a model agree with the rules, by model and prompt version."""
+    heads = ["ratings by model", "prompt", "compared", "rank correlation with rules", "mean difference"]
+    rows = [
+        (
+            *(each["model"], each["prompt_version"], each["ratings"]),
+            "too few" if each["rank_correlation"] is None else f"{each['rank_correlation']:.2f}",
+            f"{each['mean_difference']:+.2f}",
+        )
+        for each in compared
+    ]
+    print_table(heads, rows, right=heads[2:])
 
 
 def _show_tested(runs: list[dict[str, Any]]) -> None:

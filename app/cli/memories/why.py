@@ -46,6 +46,8 @@ def why(
         typer.echo(f"{name:<{width}}{text}")
     if keep := found.get("keep"):
         typer.echo(f"{'keep chance':<{width}}{keep['chance']:.0%}{_describe_reasons(keep['reasons'])}")
+    if rating := found.get("rating"):
+        typer.echo(f"{'rating':<{width}}{_describe_rating(rating)}")
     for hold in found["holds"]:
         because = f": {plain(hold['reason'])}" if "reason" in hold else ""
         typer.echo(f"{'hold':<{width}}{hold['id']}, placed {hold['placed_at'][:10]}{because}")
@@ -74,6 +76,14 @@ def _describe_reasons(reasons: list[dict[str, Any]]) -> str:
         if names := [reason["feature"] for reason in reasons if reason["points"] * sign > 0]:
             parts.append(f", {word} by: {', '.join(names)}")
     return "".join(parts)
+
+
+def _describe_rating(rating: dict[str, Any]) -> str:
+    """Return a model's salience, the rules' beside it if known, and which model and prompt gave it."""
+    rules = rating["rules_salience"]
+    beside = "" if rules is None else f" (rules: {format_number(rules)})"
+    salience = format_number(rating["salience"])
+    return f"salience {salience}{beside}, by {plain(rating['model'])}, prompt {plain(rating['prompt_version'])}"
 
 
 def _describe_number(name: str, value: object) -> tuple[str, str]:

@@ -6,15 +6,16 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from uuid import UUID
 
 from app.clients.llm.chat_model import ChatModel
 from app.clients.llm.resilience import Clock, ProviderFailed, Reason
 from app.clients.llm.responses import Usage
-from app.domain.salience import llm_scoring
-from app.domain.salience.llm_scoring import Score, UnscoredText
+from app.domain.salience import llm_scoring, rating_batches
+from app.domain.salience.llm_scoring import Score
+from app.domain.salience.rating_batches import UnscoredText
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class Scorer:
     """A chat model that rates memories; thread-safe.
 
     Args:
-        batch_tokens: Maximum tokens of memories per call.
+        batch_tokens: Maximum tokens of memories and their context per call.
         batch_memories: Maximum memories per call.
         clock: Monotonic clock in seconds.
     """
@@ -111,7 +112,7 @@ class Scorer:
         chat: ChatModel,
         *,
         batch_tokens: int = 4000,
-        batch_memories: int = llm_scoring.MEMORIES_MAX,
+        batch_memories: int = rating_batches.MEMORIES_MAX,
         clock: Clock = time.monotonic,
     ) -> None:
         self._chat = chat
@@ -160,7 +161,7 @@ class Scorer:
             return scored
 
         gathered = Gathered()
-        batches = list(llm_scoring.split_batches(memories, self._batch_tokens, self._batch_memories))
+        batches = list(rating_batches.split_batches(memories, self._batch_tokens, self._batch_memories))
         pool = ThreadPoolExecutor(threads)
         try:
             for batch, outcome in zip(batches, pool.map(ask, count(), batches), strict=True):
@@ -179,8 +180,9 @@ class Scorer:
     def score(self, memories: Sequence[UnscoredText], *, cues: bool = False) -> Scored:
         """Rate memories; failures are returned, not raised.
 
-        A batch with an unusable answer is split and its halves are retried. If one half succeeds, the other is bisected
-        further until the failing memory is isolated; if both answers are unusable too, all memories of the batch fail.
+        A batch with an unusable answer is split and its halves are retried, without context. If one half succeeds, the
+        other is bisected further until the failing memory is isolated; if both answers are unusable too, all memories
+        of the batch fail.
         An isolated memory is retried once. After `SETTLE_SECONDS` per batch, no further attempt starts; memories that
         aren't settled by then are in neither mapping.
 
@@ -189,7 +191,7 @@ class Scorer:
             cues: Request cues too.
         """
         work = _Work(self._chat, self._clock, cues=cues)
-        for batch in llm_scoring.split_batches(memories, self._batch_tokens, self._batch_memories):
+        for batch in rating_batches.split_batches(memories, self._batch_tokens, self._batch_memories):
             try:
                 work.settle(batch)
             except _OutOfTime as late:
@@ -219,8 +221,15 @@ class _Work:
             _OutOfTime: Time ran out; settled memories remain settled.
         """
         self._until = self._clock() + llm_scoring.SETTLE_SECONDS
-        if failure := self._try(batch):
-            self._settle_failed(batch, failure)
+        failure = self._try(batch)
+        if failure is None:
+            return
+        # Retries are without context, so that a turn that the model can't process spoils no rating but its own.
+        bare = [replace(memory, around=()) for memory in batch]
+        if len(batch) == 1 and batch[0].around and failure.reason is not Reason.GARBAGE:
+            failure = self._try(bare, failure)
+        if failure is not None:
+            self._settle_failed(bare, failure)
 
     def _settle_failed(self, batch: Sequence[UnscoredText], failure: ProviderFailed) -> None:
         if len(batch) == 1:

@@ -21,6 +21,7 @@ from app.dashboard.text_display import as_json, make_visible, shorten
 from app.domain.formatting import format_number
 from app.domain.ingest.memory import KINDS
 from app.domain.ingest.roles import infer_role
+from app.domain.privacy.pii_detection import count_identities
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
@@ -100,6 +101,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
         explained=explained,
         protection=protection,
         found=pii_scan.get_findings(tenant_id, memory_id),
+        identities=count_identities(found.text),
         is_whole=drawn.course.is_whole,
         chart=draw_curve(drawn, protection),
         graph=_graph(found, tied) if tied.ties else None,

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from app.dashboard import rendering
 from app.dashboard.access import Operating
 from app.domain.policy.budget import BudgetState, DaySpending, budget_state, remaining
+from app.services.monitoring import stats
 from app.services.tenants import budget, usage_report
 from app.settings import settings
 
@@ -38,5 +39,6 @@ def page(viewer: Operating, request: Request, *, every: bool = False) -> Respons
         limits=report.standing.limits,
         left=remaining(report.standing),
         has_models=bool(budget.list_models(settings())),
+        agreements=stats.rating_agreement(viewer.tenant_id),
         remarks=budget.list_warnings(settings()) if viewer.is_admin else [],
     )

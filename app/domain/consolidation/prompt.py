@@ -13,7 +13,7 @@ from app.domain.consolidation.group_types import Form, Source
 from app.domain.consolidation.parameters import KEPT_SHARES, Level
 from app.domain.consolidation.rendering import day
 from app.domain.prompts import PromptMessage, chat, clip, closed, handle, listed, tokens
-from app.domain.salience.llm_scoring import TEXT_MAX_BYTES
+from app.domain.salience.rating_batches import TEXT_MAX_BYTES
 
 PROMPT_VERSION: Final = "summary-1"
 """Version of the prompt, the schema and the checks together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic.dataclasses import dataclass
@@ -21,6 +21,7 @@ STATED: Final = "expires_at"
 OF_SUBJECT: Final = "subject_retention"
 """Name, beside those of categories, of the periods that are set for subjects."""
 
+IdentityKind = Literal["person_name", "street_address"]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Region = Annotated[str, Field(pattern=r"^[A-Z]{2}$")]
 
@@ -74,6 +75,9 @@ class Privacy:
     regions: Annotated[tuple[Region, ...], Field(max_length=16)] | None = None
     """Countries (ISO 3166) whose national formats of telephone numbers are recognised; null for the time zone's
     country."""
+    identities: Annotated[tuple[IdentityKind, ...], Field(max_length=2)] = ()
+    """Identities (`person_name`, `street_address`) that count as findings of `pii` in texts stored or edited from then
+    on; others have no part in the risk and in expiry."""
 
     @property
     def names(self) -> tuple[str, ...]:

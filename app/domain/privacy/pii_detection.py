@@ -1,5 +1,7 @@
 """Detect personal data in texts without a model, by patterns and, where they exist, checksums.
 
+Names of persons and street addresses (`IDENTITY_KINDS`) occur in most conversations; they are detected on request only.
+
 Each finding has a confidence. Data with a checksum or a distinctive form is reported regardless of its context. Plain
 digits are reported only if a word shortly before them says what they are.
 """
@@ -7,21 +9,29 @@ digits are reported only if a word shortly before them says what they are.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from operator import attrgetter
 from typing import Final, Literal
 
 from stdnum import luhn
 
 from app.domain.privacy import national_ids, secrets
+from app.domain.privacy.identities import person_names, street_addresses
+from app.domain.privacy.parameters import IdentityKind
 
-Kind = Literal["email", "phone", "card", "iban", "national_id", "birth_date", "machine_address", "secret"]
+Kind = (
+    Literal["email", "phone", "card", "iban", "national_id", "birth_date", "machine_address", "secret"] | IdentityKind
+)
 
 KINDS: Final[tuple[Kind, ...]] = (
     *("email", "phone", "card", "iban"),
     *("national_id", "birth_date", "machine_address", "secret"),
 )
+IDENTITY_KINDS: Final[tuple[IdentityKind, ...]] = ("person_name", "street_address")
+ALL_KINDS: Final[tuple[Kind, ...]] = (*KINDS, *IDENTITY_KINDS)
 CATEGORY: Final[dict[Kind, str]] = {
     "email": "pii",
     "phone": "pii",
@@ -31,6 +41,8 @@ CATEGORY: Final[dict[Kind, str]] = {
     "birth_date": "pii",
     "machine_address": "pii",
     "secret": "credentials",
+    "person_name": "pii",
+    "street_address": "pii",
 }
 """Privacy category of each kind."""
 REPORTED_FROM: Final = 0.5
@@ -56,6 +68,10 @@ DASHES_MIN: Final = 2
 _DIGITS: Final = re.compile(r"[0-9].{0,3}[0-9].{0,3}[0-9].{0,3}[0-9]")
 LONG: Final = 20
 """Minimum length of a word that may be a secret."""
+_IDENTITY_FINDERS: Final[dict[IdentityKind, Callable[[str], Iterator[tuple[int, int, float]]]]] = {
+    "person_name": person_names.find_person_names,
+    "street_address": street_addresses.find_street_addresses,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +91,24 @@ class PiiFinding:
     confidence: float
 
 
-def detect_pii(text: str, regions: Sequence[str] = ()) -> list[PiiFinding]:
+def detect_pii(text: str, regions: Sequence[str] = (), identities: Sequence[IdentityKind] = ()) -> list[PiiFinding]:
     """Return the personal data in a text, in order; of overlapping findings, only the one with the highest confidence.
 
     Args:
         text: Any text.
         regions: Countries, as ISO 3166 codes, whose national formats of telephone numbers are recognised. Numbers with
             a country prefix (`+49 …`) are always recognised.
+        identities: Identities to be reported too.
     """
-    if not may_be(text):
-        return []
-    findings = [finding for find in _FINDERS for finding in find(text, regions) if finding.confidence >= REPORTED_FROM]
-    return _drop_overlaps(findings)
+    findings = [finding for find in _FINDERS for finding in find(text, regions)] if may_be(text) else []
+    findings += (PiiFinding(kind, *found) for kind in identities for found in _IDENTITY_FINDERS[kind](text))
+    return _drop_overlaps([finding for finding in findings if finding.confidence >= REPORTED_FROM])
+
+
+def count_identities(text: str) -> dict[IdentityKind, int]:
+    """Return the number of names of persons and of street addresses in a text, without kinds that don't occur."""
+    kinds = [finding.kind for finding in detect_pii(text, identities=IDENTITY_KINDS)]
+    return {kind: kinds.count(kind) for kind in IDENTITY_KINDS if kind in kinds}
 
 
 def may_be(text: str) -> bool:
@@ -101,11 +123,17 @@ def may_be(text: str) -> bool:
 
 
 def _drop_overlaps(found: Sequence[PiiFinding]) -> list[PiiFinding]:
-    accepted: list[PiiFinding] = []
-    for finding in sorted(found, key=lambda each: (-each.confidence, KINDS.index(each.kind), each.start, -each.end)):
-        if all(finding.end <= other.start or other.end <= finding.start for other in accepted):
-            accepted.append(finding)
-    return sorted(accepted, key=lambda each: each.start)
+    accepted: list[PiiFinding] = []  # in order; no two overlap, so a new one can only overlap its neighbours
+    ranked = sorted(found, key=lambda each: (-each.confidence, ALL_KINDS.index(each.kind), each.start, -each.end))
+    for finding in ranked:
+        place = bisect_left(accepted, finding.start, key=_start)
+        is_free_before = place == 0 or accepted[place - 1].end <= finding.start
+        if is_free_before and (place == len(accepted) or finding.end <= accepted[place].start):
+            accepted.insert(place, finding)
+    return accepted
+
+
+_start = attrgetter("start")
 
 
 # --- E-mail ---

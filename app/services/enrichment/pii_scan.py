@@ -12,8 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from app.domain.policy.policy import Policy
-from app.domain.privacy.parameters import KNOWN, SENSITIVITIES
-from app.domain.privacy.pii_detection import CATEGORY, KINDS, detect_pii
+from app.domain.privacy.parameters import KNOWN, SENSITIVITIES, IdentityKind
+from app.domain.privacy.pii_detection import ALL_KINDS, CATEGORY, detect_pii
 from app.services.enrichment import reminders
 from app.services.enrichment.texts import Texts
 from app.store.core import database
@@ -31,11 +31,11 @@ def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, poli
 
     Call this before locking the memories' words.
     """
-    regions = phone_regions(policy)
+    regions, identities = phone_regions(policy), policy.privacy.identities
     findings = []
     concerned = [memory for memory in texts.memories if memory.has_finding]
-    for memory in compress(texts.memories, texts.screened.personal):
-        if (finding := _scan_text(memory, regions)) is not None:
+    for memory in texts.memories if identities else compress(texts.memories, texts.screened.personal):
+        if (finding := _scan_text(memory, regions, identities)) is not None:
             findings.append(finding)
             if not memory.has_finding:
                 concerned.append(memory)
@@ -47,11 +47,11 @@ get_findings = database.in_tenant(pii_findings.get)
 """Return the personal data found in a stored memory's text, or None."""
 
 
-def _scan_text(text: CompleteText, regions: Sequence[str]) -> StoredFinding | None:
-    detections = detect_pii(text.text, regions)
+def _scan_text(text: CompleteText, regions: Sequence[str], identities: Sequence[IdentityKind]) -> StoredFinding | None:
+    detections = detect_pii(text.text, regions, identities)
     if not detections:
         return None
-    kinds = sorted({detection.kind for detection in detections}, key=KINDS.index)
+    kinds = sorted({detection.kind for detection in detections}, key=ALL_KINDS.index)
     categories = sorted({CATEGORY[kind] for kind in kinds}, key=KNOWN.index)
     confidence = max(detection.confidence for detection in detections)
     return StoredFinding(

@@ -19,7 +19,8 @@ from app import failpoints, metrics, queues
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Verdict
 from app.domain.policy.policy import Policy
-from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score, UnscoredText, digest_text
+from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score
+from app.domain.salience.rating_batches import UnscoredText, digest_text
 from app.domain.strength.profile_hints import RatedContent, content_rule
 from app.domain.text.words import format_line
 from app.domain.turns import TURN_SECONDS
@@ -67,16 +68,16 @@ class _TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class _SharedText:
-    """Memories with the same text as shown to the model, which rates them once, under the first memory's id."""
+    """Memories with the same text and context, which the model rates once, under the first memory's id."""
 
     digest: bytes
-    shown: str
+    shown: UnscoredText
     memories: list[Unrated]
 
     @property
     def name(self) -> UUID:
         """Id under which the text is rated."""
-        return self.memories[0].memory_id
+        return self.shown.memory_id
 
 
 def rate_memories() -> int:
@@ -160,14 +161,15 @@ def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:
 
 
 def _claim_texts(tenant_id: UUID, version: str, *, is_probe: bool) -> tuple[list[_SharedText], dict[bytes, Score]]:
-    """Claim memories to rate, grouped by the text shown to the model, and look up earlier ratings of these texts."""
+    """Claim memories to rate, grouped by the text and context shown to the model, and look up their earlier ratings."""
     config = settings()
     limit = PROBE_MEMORIES if is_probe else config.llm_concurrency * config.score_batch_memories
     texts: dict[bytes, _SharedText] = {}
     with database.tenant(tenant_id) as tx:
         for memory in rating_queue.claim(tx, tenant_id, version, limit):
-            shown = format_line(memory.text, memory.speaker)
-            key = digest_text(UnscoredText(memory.memory_id, shown))
+            line = format_line(memory.text, memory.speaker)
+            shown = UnscoredText(memory.memory_id, line, memory.conversation, memory.seq, memory.around)
+            key = digest_text(shown)
             texts.setdefault(key, _SharedText(key, shown, [])).memories.append(memory)
         return list(texts.values()), rating_queue.find_ratings(tx, tenant_id, version, list(texts)) if texts else {}
 
@@ -177,7 +179,7 @@ def _rate_texts(
 ) -> _TurnResult:
     """Rate the texts that have no earlier rating, and write all results."""
     config, tenant_id, version = settings(), turn.tenant_id, scorer.version(cues=policy.recall.cues)
-    new_texts = [UnscoredText(text.name, text.shown) for text in texts if text.digest not in known]
+    new_texts = [text.shown for text in texts if text.digest not in known]
     failpoints.trigger("rate.before", str(tenant_id))
     # While other tenants wait, a turn is one call per thread; what it doesn't rate waits for the tenant's next turn.
     seconds = TURN_SECONDS if turn.are_several else config.slice_seconds

@@ -25,7 +25,8 @@ from app.services.storage import lookup
 from app.services.storage.lookup import Missing, Pending
 from app.services.strength import memory_strength
 from app.store.core import database
-from app.store.enrichment import corrections
+from app.store.enrichment import corrections, rating_comparison
+from app.store.enrichment.rating_comparison import StoredRating
 from app.store.privacy import holds
 from app.store.privacy.holds import MemoryHold
 from app.store.strength import states
@@ -68,6 +69,7 @@ class TierExplanation:
         corrects: Earlier memories that this memory corrects.
         corrected_by: Later memories that correct this memory.
         keep: The chance that the memory should be kept, by the rules; None if they didn't score it.
+        rating: A model's rating of the present text, even if the caller's salience overrides it; None if there is none.
     """
 
     memory_id: UUID
@@ -83,6 +85,7 @@ class TierExplanation:
     corrects: list[UUID]
     corrected_by: list[UUID]
     keep: KeepExplanation | None
+    rating: StoredRating | None
 
 
 def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None) -> TierExplanation:
@@ -113,13 +116,14 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
         holders = holds.list_by_memory(tx, tenant_id, stored.ids).get(stored.ids[0], [])
         corrects, corrected_by = corrections.list_around(tx, tenant_id, stored.ids[0])
         keep = keep_explanation.explain(tx, tenant_id, stored.ids[0])
+        rating = rating_comparison.read(tx, tenant_id, stored.ids[0])
     supersession_outcomes = supersession.list_outcomes(tenant_id, [memory.memory_id])
     simulated = _FutureMemory(times, facts_by_rules, memory_strength.advance_to_era(stored, times, now).state, now)
     verdict, case = simulated.decide()
     tier = DECAY_TIERS[simulated.standing.tiers[0]]
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change, lasting = simulated.find_next_change(verdict)
-    related = (holders, supersession_outcomes, corrects, corrected_by, keep)
+    related = (holders, supersession_outcomes, corrects, corrected_by, keep, rating)
     return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, lasting, *related)
 
 

@@ -13,12 +13,15 @@ import msgspec
 from app.clients.redis.connection import FIGURES
 from app.clients.redis.stream import backlog, client
 from app.domain.ingest.json_input import precompile
+from app.domain.salience import agreement
+from app.domain.salience.agreement import Agreement
 from app.services.ingest import witness
 from app.services.monitoring import lane_rates, provider_status, stats
 from app.services.night import night_run
 from app.services.privacy import deadlines
 from app.store import fleet_gauges
 from app.store.core import database
+from app.store.enrichment import rating_comparison
 from app.store.jobs.schedules import RunStatistics
 from app.store.privacy.deadlines import DeadlineTotals
 
@@ -38,6 +41,7 @@ class Figures(msgspec.Struct, frozen=True):
         tenants_with_letters: Number of tenants with such dead letters.
         unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
         provisional: Number of memories that have only a rule-based score.
+        rating_agreement: Agreement of the last ratings by a model with the rules, by model and prompt version.
         recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
         night_success_at: Time of the last successful nightly run of the tenant for which it is longest ago, in seconds
             since 1970 (tenant creation if no run has succeeded); 0 before the first refresh.
@@ -50,6 +54,7 @@ class Figures(msgspec.Struct, frozen=True):
     dead_letters: int = 0
     unaccounted_requests: int = 0
     provisional: int = 0
+    rating_agreement: list[Agreement] = []
     recall_empty: int = 0
     night_success_at: float = 0.0
     nights: RunStatistics = msgspec.field(default_factory=lambda: RunStatistics(0.0, 0.0, 0.0, 0, {}))
@@ -81,13 +86,14 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     """
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
-    recall_empty = before.recall_empty
+    recall_empty, agreements = before.recall_empty, before.rating_agreement
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         totals = fleet_gauges.whole(tx)
         letters, tenants_with_letters = fleet_gauges.dead_letters_by_tenant(tx, LETTER_TENANTS_MAX)
         if is_minute:
             provisional = fleet_gauges.provisional(tx)
+            agreements = agreement.compare(rating_comparison.list_last_of_all(tx, agreement.RATINGS_MAX))
             recall_empty = fleet_gauges.empty_recalls(tx)
     if is_minute:
         with database.shared() as tx:
@@ -102,6 +108,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         totals.dead_letters,
         lost + max(before.unaccounted_requests - lost if unaccounted is None else unaccounted, 0),
         provisional,
+        agreements,
         recall_empty,
         success_at,
         nights,

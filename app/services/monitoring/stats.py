@@ -12,6 +12,8 @@ from app.clients.redis.stream import backlog
 from app.domain.evaluation.self_test_rules import count_tests, empty_share
 from app.domain.jobs import RIGHTS_KINDS
 from app.domain.provider_health import ProviderHealth
+from app.domain.salience import agreement
+from app.domain.salience.agreement import Agreement
 from app.domain.salience.llm_scoring import scorer_version
 from app.services.embedding import spaces
 from app.services.embedding.spaces import SearchedSpace
@@ -25,7 +27,7 @@ from app.settings import settings
 from app.store import self_tests
 from app.store.core import database
 from app.store.embedding import embedding_spaces
-from app.store.enrichment import rating_queue, work_queue
+from app.store.enrichment import rating_comparison, rating_queue, work_queue
 from app.store.enrichment.work_queue import StageBacklog
 from app.store.ingest import dead_letters
 from app.store.jobs import jobs, schedules
@@ -100,6 +102,8 @@ class Stats:
         last_night: The last nightly run that was due or was started manually.
         self_tests: The latest finished self-test runs, newest first.
         providers: State of the configured model providers; empty if none is configured.
+        rating_agreement: Agreement of the last ratings by a model with the rules, by model and prompt version, the
+            latest first; empty without ratings.
         installation: Kind of installation, a value of `EBBING_INSTALLATION`.
         worker_pids: Process ids of the workers and of beat, by lane or "beat"; only with `ebbing run`.
     """
@@ -115,6 +119,7 @@ class Stats:
     last_night: LastNight | None
     self_tests: list[SelfTested]
     providers: list[ProviderHealth]
+    rating_agreement: list[Agreement]
     installation: str
     worker_pids: dict[str, int]
 
@@ -132,6 +137,7 @@ def tenant_stats(tenant_id: UUID) -> Stats:
         tested = [_tested(run) for run in self_tests.list_runs(tx, tenant_id, None, TREND) if run.finished_at]
         tenant_spaces = embedding_spaces.read_tenant_spaces(tx, tenant_id)
         unrated = count_unrated(tx, tenant_id)
+        compared = rating_comparison.list_last(tx, tenant_id, agreement.RATINGS_MAX)
     pending = {
         "ingest": unstored,
         **{stage: stage_backlog.memories for stage, stage_backlog in stage_backlogs.items()},
@@ -155,9 +161,16 @@ def tenant_stats(tenant_id: UUID) -> Stats:
         last_night,
         tested,
         provider_status.read_providers(unrated),
+        agreement.compare(compared),
         here.kind,
         dict(here.pids),
     )
+
+
+def rating_agreement(tenant_id: UUID) -> list[Agreement]:
+    """Return the agreement of a tenant's last ratings by a model with the rules, by model and prompt version."""
+    with database.tenant(tenant_id) as tx:
+        return agreement.compare(rating_comparison.list_last(tx, tenant_id, agreement.RATINGS_MAX))
 
 
 def count_unrated(tx: database.Transaction, tenant_id: UUID) -> int:

@@ -28,6 +28,7 @@ from app.domain.ingest.ids import memory_uuids
 from app.domain.ingest.memory import MemoryIn
 from app.domain.jobs import Job, Step
 from app.domain.privacy.export import GIVEN, format_line, in_record, part_associated_data, split_parts
+from app.domain.privacy.pii_detection import count_identities
 from app.domain.tiers import encryption, explanation
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.tier_decision import RULES
@@ -194,11 +195,23 @@ def _memories(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
         line |= {"tier": memory.tier, "hidden": memory.hidden, "held": memory.held}
         line |= live_numbers.get(memory.memory_id, _NOT_LIVING)
         line |= {name: msgspec.Raw(getattr(memory, name).encode()) for name in ("state", "score", "others")}
+        line["identities"] = count_identities(_read_text(body or memory.memory))
         if memory.memory_id in damaged:
             line["damaged"] = damaged[memory.memory_id]
         lines.append(msgspec.json.encode(line))
     counts = {"damaged": len(damaged), "hidden": sum(memory.hidden for memory in stored)}
     return SectionPage(lines, str(ids[-1]) if len(ids) == ROWS else None, counts)
+
+
+class _Text(msgspec.Struct):
+    text: str = ""
+
+
+_text_decoder: Final = msgspec.json.Decoder(_Text)
+
+
+def _read_text(fields: str | bytes) -> str:
+    return _text_decoder.decode(fields).text
 
 
 _NOT_LIVING: Final = {"strength": None, "importance": None, "retention": None}

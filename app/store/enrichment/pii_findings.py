@@ -20,7 +20,7 @@ class StoredFinding:
 
     Attributes:
         text_version: The scanned version of the memory's text.
-        kinds: Kinds from `pii_detection.KINDS`, in their order.
+        kinds: Kinds from `pii_detection.ALL_KINDS`, in their order.
         categories: The categories of these kinds.
         pii: Confidence of the most certain finding, 0 to 1.
         sensitivity: Sensitivity of the most sensitive category, 0 to 1.

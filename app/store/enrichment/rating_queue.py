@@ -10,6 +10,8 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.salience.llm_scoring import Score
+from app.domain.salience.rating_batches import ContextTurn, Conversation
+from app.store.enrichment import rating_context
 
 STAGE: Final = "rate"
 
@@ -19,14 +21,20 @@ class Unrated:
     """A memory to be rated by a model.
 
     Attributes:
+        conversation: Its thread and subject; None without a thread.
+        seq: Its place in the thread.
         asks: Number of rating attempts, including the current one and excluding undone ones (`uncount_attempts`).
+        around: Turns of its conversation before and after it, in their order.
     """
 
     memory_id: UUID
     text_version: int
     text: str
     speaker: str | None
+    conversation: Conversation | None
+    seq: int
     asks: int
+    around: tuple[ContextTurn, ...]
 
 
 # Selects eligible memories: the rules have scored the current text version, the caller hasn't set the salience, and the
@@ -44,8 +52,9 @@ _OPEN = """
 def claim(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unrated]:
     """Select the memories whose rule-based scores are least certain, and count an attempt for each.
 
-    Memories with an unfinished earlier attempt, whose worker died, are selected last and one at a time, so that a
-    memory that can't be rated doesn't affect others. Rows locked by another transaction are skipped.
+    Turns around them that await a rating too are selected with them, since their texts are sent in any case. Memories
+    with an unfinished earlier attempt, whose worker died, are selected last and one at a time, so that a memory that
+    can't be rated doesn't affect others. Rows locked by another transaction are skipped.
 
     Args:
         tx: The tenant's transaction, to be committed before the model is called.
@@ -54,17 +63,60 @@ def claim(tx: Connection, tenant_id: UUID, version: str, limit: int) -> list[Unr
     """
     values = {"tenant": tenant_id, "version": version}
     rows = tx.execute(_LOCK, values | {"tried": False, "limit": limit}).all()
-    rows = rows or tx.execute(_LOCK, values | {"tried": True, "limit": 1}).all()
+    around: dict[UUID, list[ContextTurn]] = {}
+    if rows:
+        around = rating_context.list_around(tx, tenant_id, [row.memory_id for row in rows if row.thread is not None])
+        rows = _add_neighbours(tx, values, rows, around, limit)
+    elif rows := tx.execute(_LOCK, values | {"tried": True, "limit": 1}).all():
+        around = rating_context.list_around(tx, tenant_id, [rows[0].memory_id])
     if rows:
         tx.execute(_NOTE, {"tenant": tenant_id, "memory_ids": [row.memory_id for row in rows]})
-    return [Unrated(row.memory_id, row.text_version, row.text, row.speaker, row.asks + 1) for row in rows]
+    return [
+        Unrated(
+            *(row.memory_id, row.text_version, row.text, row.speaker),
+            conversation=None if row.thread is None else Conversation(row.thread, row.subject),
+            seq=row.seq,
+            asks=row.asks + 1,
+            around=tuple(around.get(row.memory_id, ())),
+        )
+        for row in rows
+    ]
 
+
+def _add_neighbours(
+    tx: Connection, values: dict[str, Any], rows: Sequence[Any], around: dict[UUID, list[ContextTurn]], limit: int
+) -> Sequence[Any]:
+    """Return at most `limit` rows: each of these, followed by the turns around it that await a rating too.
+
+    The turns around the added rows are added to `around`.
+    """
+    first = {row.memory_id: row for row in rows}
+    ids = {turn.memory_id for turns in around.values() for turn in turns} - first.keys()
+    near = {row.memory_id: row for row in tx.execute(_LOCK_NEAR, values | {"ids": list(ids)})} if ids else {}
+    known = first | near
+    chosen: dict[UUID, Any] = {}
+    for row in rows:
+        for memory_id in (row.memory_id, *(turn.memory_id for turn in around.get(row.memory_id, ()))):
+            if memory_id in known and len(chosen) < limit:
+                chosen.setdefault(memory_id, known[memory_id])
+    if added := chosen.keys() & near.keys():
+        around |= rating_context.list_around(tx, values["tenant"], list(added))
+    return list(chosen.values())
+
+
+_COLUMNS = """
+SELECT score.memory_id, score.text_version, memory.text, coalesce(memory.speaker, memory.role) AS speaker,
+  memory.thread, memory.subject, memory.seq, score.asks
+"""
 
 _LOCK = text(f"""
-SELECT score.memory_id, score.text_version, memory.text, coalesce(memory.speaker, memory.role) AS speaker,
-  score.asks
-{_OPEN} AND (score.asks > 0) = :tried
+{_COLUMNS} {_OPEN} AND (score.asks > 0) = :tried
 ORDER BY score.uncertainty DESC, score.memory_id LIMIT :limit FOR UPDATE OF score SKIP LOCKED
+""")
+
+_LOCK_NEAR = text(f"""
+{_COLUMNS} {_OPEN} AND score.asks = 0 AND score.memory_id = ANY (CAST(:ids AS uuid[]))
+ORDER BY score.memory_id FOR UPDATE OF score SKIP LOCKED
 """)
 
 _NOTE = text("""

@@ -172,7 +172,8 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     the next sweep decides its tier again. Its kind is set to the inferred kind if
     the caller gave none. A memory whose text has changed is skipped: its new text is scored separately.
 
-    A new score replaces the earlier score and clears its cues.
+    A new score replaces the earlier score and clears its cues. A model's score keeps the rules' salience of the same
+    text beside it, to compare both.
 
     Returns:
         The number of scores written.
@@ -219,6 +220,9 @@ SET text_version = excluded.text_version, scorer = excluded.scorer, emotional = 
   inferred_entities = excluded.inferred_entities, inferred_topics = excluded.inferred_topics,
   inferred_categories = excluded.inferred_categories, sensitivity = excluded.sensitivity,
   version = excluded.version, digest = excluded.digest, keep_chance = excluded.keep_chance,
+  rules_salience = CASE WHEN (known.text_version, 'llm') = (excluded.text_version, excluded.scorer) THEN CASE
+    known.scorer WHEN 'llm' THEN known.rules_salience
+    ELSE (known.emotional + known.novelty + known.actionable + known.personal) / 40 END END,
   scored_at = now(), inferred_cues = '{}', cue_stems = '{}',
   asks = CASE WHEN (known.text_version, 'heuristic') = (excluded.text_version, excluded.scorer)
     THEN known.asks ELSE 0 END,

@@ -15,7 +15,8 @@ from app.clients.llm.provider import Patience
 from app.clients.llm.resilience import ProviderFailed, Reason, Verdict
 from app.clients.llm.responses import Usage
 from app.clients.llm.salience_scorer import Scored, Scorer
-from app.domain.salience.llm_scoring import PROMPT_VERSION, UnscoredText
+from app.domain.salience.llm_scoring import PROMPT_VERSION
+from app.domain.salience.rating_batches import UnscoredText
 from app.settings import settings
 from tests.clients.asked import QUICK, Asked, asked
 from tests.provider import model

@@ -16,7 +16,8 @@ from app.domain.recall import worth
 from app.domain.recall.relevance import WeighedWord, cue_values, decay_by_age, rarity
 from app.domain.salience import llm_scoring
 from app.domain.salience.cues import CUE_MAX_CHARACTERS, CUE_MAX_WORDS, CUES_MAX, Cues, read_cues
-from app.domain.salience.llm_scoring import Score, UnscoredText
+from app.domain.salience.llm_scoring import Score
+from app.domain.salience.rating_batches import UnscoredText
 from app.domain.text.words import split_words
 from tests.provider.answers import ODD_CUES
 

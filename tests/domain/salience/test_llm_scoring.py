@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from app.domain import prompts
 from app.domain.prompts import Unusable
 from app.domain.salience import llm_scoring
-from app.domain.salience.llm_scoring import CATEGORIES, CRITERIA, KINDS, Score, UnscoredText
+from app.domain.salience.llm_scoring import CATEGORIES, CRITERIA, KINDS, Score
+from app.domain.salience.rating_batches import TEXT_MAX_BYTES, UnscoredText
 
 MARK = prompts.delimiter(bytes(range(16)))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
@@ -110,7 +111,7 @@ def test_only_a_delimiter_marks_a_block() -> None:
 def test_long_texts_are_cut_on_a_whole_character() -> None:
     [shown] = block(memories("ü" * 20_000))
     assert shown["text"].endswith("ü…")
-    assert len(shown["text"].encode()) <= llm_scoring.TEXT_MAX_BYTES
+    assert len(shown["text"].encode()) <= TEXT_MAX_BYTES
     assert prompts.clip("short", 5) == "short"
     assert prompts.clip("shorter", 3) == "…"
 
@@ -235,19 +236,3 @@ def test_whatever_is_accepted_is_within_bounds(fields: dict[str, Any]) -> None:
     assert score.kind in {None, *KINDS}
     assert set(score.categories) <= set(CATEGORIES)
     assert all(name.casefold() in "a text" for name in score.entities)
-
-
-@given(st.lists(st.integers(1, 20_000), max_size=60), st.integers(1, 5000), st.integers(1, 30))
-def test_batches_keep_order_and_budget(sizes: list[int], tokens_max: int, memories_max: int) -> None:
-    every = memories(*("x" * size for size in sizes))
-    found = list(llm_scoring.split_batches(every, tokens_max, memories_max))
-    assert [memory for batch in found for memory in batch] == every
-    for batch in found:
-        assert 1 <= len(batch) <= memories_max
-        cost = sum(prompts.tokens(prompts.clip(memory.text, llm_scoring.TEXT_MAX_BYTES)) for memory in batch)
-        assert cost <= tokens_max or len(batch) == 1
-
-
-def test_twenty_ordinary_memories_go_in_one_call() -> None:
-    every = memories(*["Ann told me about her trip to the sea last summer." for _ in range(45)])
-    assert [len(batch) for batch in llm_scoring.split_batches(every, 4000)] == [20, 20, 5]

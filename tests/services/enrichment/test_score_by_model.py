@@ -16,7 +16,8 @@ from app.clients.llm.model_clients import model_clients
 from app.clients.llm.responses import Usage
 from app.clients.llm.salience_scorer import Gathered, Scorer
 from app.domain.ingest.memory import MemoryPatch
-from app.domain.salience.llm_scoring import CUES_PROMPT_VERSION, UnscoredText
+from app.domain.salience.llm_scoring import CUES_PROMPT_VERSION
+from app.domain.salience.rating_batches import UnscoredText
 from app.services.enrichment import score_by_model, score_by_rules, stage_runner
 from app.services.memories import memories
 from app.services.monitoring import stats

@@ -9,7 +9,7 @@ import pytest
 from app import failpoints, metrics
 from app.clients.llm.resilience import PROBE_SECONDS, Breaker
 from app.clients.llm.salience_scorer import Scorer
-from app.domain.salience.llm_scoring import TEXT_MAX_BYTES
+from app.domain.salience.rating_batches import TEXT_MAX_BYTES
 from app.services.enrichment import score_by_model
 from app.services.monitoring import stats
 from app.services.tenants import budget

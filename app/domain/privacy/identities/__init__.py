@@ -1,0 +1,1 @@
+"""Names of persons and street addresses in texts, found without a model."""
