@@ -1,4 +1,4 @@
-"""What an erasure must know about the sources of summaries that decay has deleted.
+"""Properties of the sources of summaries that decay has deleted, for erasures.
 
 Revision: 0052, after 0048
 """

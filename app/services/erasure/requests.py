@@ -30,7 +30,7 @@ from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit
 from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
-from app.store.consolidation import decayed_sources, hidden_supersessions, merges
+from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.enrichment import scores, word_index, work_queue
@@ -280,10 +280,8 @@ def hide(
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.
     """
     hidden = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
-    with_decayed = decayed_sources.list_summaries(tx, tenant_id, requested or scope)
-    summaries = hide_summaries(tx, tenant_id, erasure_id, hidden.ids, with_decayed)
-    change = tenant_counts.NONE.less(hidden.counts).less(summaries.counts)
-    return len(hidden.ids) + len(summaries.ids), change
+    summaries = hide_summaries(tx, tenant_id, erasure_id, hidden.ids, requested or scope)
+    return len(hidden.ids) + len(summaries.ids), tenant_counts.NONE.less(hidden.counts).less(summaries.counts)
 
 
 def apply_counts(tx: database.Transaction, tenant_id: UUID, gone: TierCounts) -> None:

@@ -33,7 +33,7 @@ from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
 from app.services.security import audit
 from app.services.strength import memory_strength
-from app.store.consolidation import hidden_supersessions, merged_memories, merges
+from app.store.consolidation import decayed_sources, hidden_supersessions, merged_memories, merges
 from app.store.consolidation.merged_memories import SET_ASIDE, NewSummary
 from app.store.core import database
 from app.store.embedding import embeddings
@@ -264,16 +264,18 @@ def hide_summaries(
     tenant_id: UUID,
     erasure_id: UUID,
     source_ids: Sequence[UUID],
-    summary_ids: Sequence[UUID] = (),
+    decayed: Scope | None = None,
 ) -> Hidden:
     """Hide summaries derived from these memories until they are rewritten from their remaining sources.
 
     Args:
-        summary_ids: Summaries that are also hidden. Without any source left, they aren't rewritten.
+        decayed: Also hide summaries with a source that decay has deleted and that this scope selects. Without any
+            source left, they aren't rewritten.
     """
-    derived_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *summary_ids})
-    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=derived_ids))
-    refresh_summaries(tx, tenant_id, source_ids, summary_ids)
+    of_decayed = [] if decayed is None else decayed_sources.list_summaries(tx, tenant_id, decayed)
+    summary_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *of_decayed})
+    hidden = hidden_memories.hide(tx, tenant_id, erasure_id, Scope(memory_ids=summary_ids))
+    refresh_summaries(tx, tenant_id, source_ids, of_decayed)
     return hidden
 
 

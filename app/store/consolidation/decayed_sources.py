@@ -1,4 +1,4 @@
-"""Store what an erasure must know about the sources of a summary that decay has deleted.
+"""Store the properties of the sources of a summary that decay has deleted.
 
 A summary keeps the content of these sources, but has only the properties that its sources have in common. So the
 properties by which an erasure selects memories are stored for each deleted source, until the summary is deleted or
