@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -94,13 +95,15 @@ def wait_until_quiet(books: Books, tenants: Sequence[Client]) -> list[str]:
                 row for each in tenants for row in owner.execute(_OPEN_ERASURES, [each.tenant_id]).fetchall()
             ]
 
-        waiting = Counter(map(str, under_way()))
-        while waiting:  # a busy machine may take long; what matters is that some of the work is done each time
+        def changed_from(earlier: Counter[str]) -> bool:
+            return Counter(map(str, under_way())) != earlier
+
+        # A busy machine may take long; what matters is that some of the work ends each time.
+        while waiting := Counter(map(str, under_way())):
             try:
-                until(lambda was=waiting: Counter(map(str, under_way())) != was, str(waiting), JOBS_SECONDS)
+                until(partial(changed_from, waiting), str(waiting), JOBS_SECONDS)
             except AssertionError as error:
                 return [f"jobs or erasures are still under way: {error}"]
-            waiting = Counter(map(str, under_way()))
         try:
             books.wait_until_settled(tenants, scored=True)
         except AssertionError as error:
