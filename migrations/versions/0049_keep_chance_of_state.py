@@ -1,6 +1,6 @@
 """The keep chance by which protection decides, beside the salience: the rules' chance, or the highest of the sources.
 
-Revision: 0049, after 0047
+Revision: 0049, after 0048
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0049"
-down_revision = "0047"
+down_revision = "0048"
 
 CHANCES = """
 ALTER TABLE memory_state ADD COLUMN keep_chance real CHECK (keep_chance BETWEEN 0 AND 1);

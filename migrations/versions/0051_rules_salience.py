@@ -1,6 +1,6 @@
 """The rules' salience of memories that a model rated, to compare both.
 
-Revision: 0051, after 0047
+Revision: 0051, after 0050
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0051"
-down_revision = "0047"
+down_revision = "0050"
 
 
 # Numbers and versions for figures over all tenants; the role has no right to any other column of these.

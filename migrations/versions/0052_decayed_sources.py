@@ -1,6 +1,6 @@
 """Properties of the sources of summaries that decay has deleted, for erasures.
 
-Revision: 0052, after 0048
+Revision: 0052, after 0051
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0052"
-down_revision = "0048"
+down_revision = "0051"
 
 UP = """
 -- A summary keeps the content of such a source, so an erasure whose conditions match the source concerns the summary.
