@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -181,3 +182,10 @@ def test_an_erasure_has_the_day_of_receipt_of_its_form(api: Api, visit: Visit) -
     visit().act("/privacy/exports", {"subject": "ann", "law": "gdpr", "received": "2026-11-17"})
     found = request_log.list_requests(api.tenant.tenant_id, None, 10, is_open=True)
     assert [f"{each.received_at:%d} {each.due_at:%m-%d}" for each in found] == ["17 12-17", "16 12-16"]
+
+
+def test_a_request_without_time_for_a_grace_period_says_so(api: Api, visit: Visit) -> None:
+    received_at = datetime.now(UTC) - timedelta(days=60)
+    made = request_log.create(api.tenant.tenant_id, NewRequest("erasure", "gdpr", "letter", received_at))
+    ours = {"subject": "ann", "request_id": str(made.request_id)}
+    assert "starts at once and can't be cancelled" in said(visit().send("/privacy/subjects", ours).text)

@@ -154,7 +154,7 @@ def test_the_key_that_ended_the_grace_period_is_named(api: Api) -> None:
     assert "ID of the API key that ended the grace period akey" in text
 
 
-@pytest.mark.parametrize(("days", "said"), [(0, "made without a grace period"), (2, "its grace period ended on")])
+@pytest.mark.parametrize(("days", "said"), [(0, "entered without a grace period"), (2, "its grace period ended on")])
 def test_a_grace_period_that_nobody_ended_names_no_key(api: Api, days: int, said: str) -> None:
     remember(api, 1)
     erasure_id = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr", "grace_days": days}).json()["erasure_id"]

@@ -123,7 +123,7 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "hidden at once     3" in shown
     assert "hidden at once" in listed
     assert "request ID         e1" in shown
-    assert "request id" in listed
+    assert "request ID" in listed
 
 
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:

@@ -43,6 +43,11 @@ def test_keys_are_made_with_what_was_given_only(cli: Cli, api: Stub) -> None:
     assert second == {"name": "all"}
 
 
+def test_the_help_names_the_scopes(cli: Cli) -> None:
+    shown = " ".join(cli("keys", "create", "--help").out.replace("│", " ").split())
+    assert "`ingest`, `read`, `maintain`, `privacy`, `admin`" in shown
+
+
 def test_keys_are_listed_and_revoked(cli: Cli, api: Stub) -> None:
     key = {"key_id": "k1", "name": "reader", "scopes": ["ingest", "read"], "revoked_at": None}
     api.replies["GET /v1/admin/keys"] = Reply(200, {"keys": [key]})

@@ -152,8 +152,10 @@ def private(policy: Policy) -> Iterator[Any]:
     bits = np.array([1 << place for place in range(count)] * 8 + [0] * 8)
     none, half = np.zeros_like(bits), np.arange(len(bits)) % 2 == 0
     pii = np.linspace(0, 1, len(bits))
+    never = np.full(len(bits), np.inf)
     for given, found in ((bits, none), (none, bits)):
-        expiry = compute_expiry(policy.privacy, PersonalData(given, found, pii, half), np.full(len(bits), START))
+        personal = PersonalData(given, found, pii, half, never, never)
+        expiry = compute_expiry(policy.privacy, personal, np.full(len(bits), START))
         yield from (expiry.at, expiry.by_risk)
 
 
