@@ -99,7 +99,7 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
     status.forget()
     words = said(visit().page("/"))
     assert "archive failed: OSError – cold done – delete done –" in words
-    assert "the last nightly run failed at the step archive" in words
+    assert "The last nightly run failed at the step archive" in words
     assert "7 rows , 3 archived" in words.replace("rows,", "rows ,")
 
 
