@@ -274,7 +274,7 @@ def other_dead_letters_finding(letters: Mapping[str, int], tenants: int, total: 
     whose = "another tenant" if tenants == 1 else f"{tenants:,} other tenants"
     verb = "needs" if total == 1 else "need"
     what = f"{_many(total, 'dead letter')} of {whose} {verb} a decision ({', '.join(named)})"
-    todo = "view the tenant on the dashboard, or run `ebbing dead-letters` with a key of the tenant"
+    todo = "view each of these tenants on the dashboard's page Tenants, then decide on its page Dead letters"
     return attention("other_dead_letters", what, todo, "tenants")
 
 

@@ -99,7 +99,7 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
     status.forget()
     words = said(visit().page("/"))
     assert "archive failed: OSError – cold done – delete done –" in words
-    assert "the last nightly run failed at the step archive" in words
+    assert "The last nightly run failed at the step archive" in words
     assert "7 rows , 3 archived" in words.replace("rows,", "rows ,")
 
 
@@ -280,7 +280,7 @@ def test_a_provider_that_cannot_be_reached_is_on_the_page_and_in_the_metrics(
     status.forget()
     words = said(visitor.page("/"))
     assert "1 warning to review" in words
-    assert "the model provider at 127.0.0.1:9 can't be reached (no connection)" in words
+    assert "The model provider at 127.0.0.1:9 can't be reached (no connection)" in words
     assert "connection failing 127.0.0.1:9 –" in words
     assert "ratings not called yet small at 127.0.0.1:9" in words
     found = families(api)

@@ -25,12 +25,12 @@ def test_a_stopped_worker_or_beat_is_said(household: Any, look: Callable[..., Lo
     eye = look()
     eye.says_no_more("hasn't sent a heartbeat")  # all heartbeats have arrived
     with held_still(household, "celery main"):
-        eye.says("the ingest worker hasn't sent a heartbeat for")
+        eye.says("The ingest worker hasn't sent a heartbeat for")
         eye.picture("worker-stopped")
-    eye.says_no_more("the ingest worker hasn't sent a heartbeat")
+    eye.says_no_more("The ingest worker hasn't sent a heartbeat")
     with held_still(household, "beat"):
-        eye.says("the scheduler (beat) hasn't sent a heartbeat for")
-    eye.says_no_more("the scheduler (beat) hasn't sent a heartbeat")
+        eye.says("The scheduler (beat) hasn't sent a heartbeat for")
+    eye.says_no_more("The scheduler (beat) hasn't sent a heartbeat")
 
 
 def test_a_store_that_is_away_is_said(household: Any, look: Callable[..., Look]) -> None:

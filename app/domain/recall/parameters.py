@@ -27,8 +27,9 @@ class Recall(BaseModel):
     """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if it is the
     only one since the assistant's last message and asks about its speaker; the share of the best doesn't apply then."""
     best_above_for_questions: _Share = 0.005
-    """Minimum relevance (exclusive) of the best memory if no memory exceeds the threshold for questions about the
-    speaker of the only message since the assistant's last one."""
+    """Minimum relevance (exclusive) of the first result of the search, which is recalled for a question about its
+    speaker if the question is the only message of the request, or if it is the only one since the assistant's last one
+    and no memory exceeds the threshold for such questions."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
     """Maximum number of memories per recall, unless the request sets `limit`."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2

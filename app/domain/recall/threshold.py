@@ -35,10 +35,10 @@ def relevance_threshold(
 def best_threshold(
     least: float | None, rules: Recall, form: ConversationFeatures, *, has_single_message: bool
 ) -> float | None:
-    """Return the relevance that the best memory must exceed if no memory exceeds the other threshold.
+    """Return the relevance that the search's first result must exceed to be recalled even if it is below the threshold.
 
-    None means that the best memory isn't returned then. A question about the user usually has an answer among the
-    memories, which is usually the best one.
+    None means that it isn't recalled then. A question about the user usually has an answer among the memories, which is
+    usually the first result.
     """
     if least is None and not form.asks_about_person and _asks_about_user(form, has_single_message=has_single_message):
         return rules.best_above_for_questions

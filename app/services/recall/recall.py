@@ -98,16 +98,24 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     policy, form = windows[0].policy, windows[0].form
     if len(focus) > 1 and stands_alone(focus[0], form):
         windows.append(judge_window(tenant_id, request, focus[:1], policy))
-    picks = [pick for window in windows for pick in _pick_relevant(window, request)]
+    picks = [pick for window in windows for pick in _pick_relevant(window, request, is_whole=len(turns) == 1)]
     # An earlier topic may only add memories where the focus alone has none.
     if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
         windows.append(judge_window(tenant_id, request, turns, policy))
-        picks += _pick_relevant(windows[-1], request)
+        picks += _pick_relevant(windows[-1], request, is_whole=False)
     return _build_answer(tenant_id, request, windows, picks)
 
 
-def _pick_relevant(window: JudgedWindow, request: RecallRequest) -> list[_Pick]:
-    """Return the candidates above the threshold of their window, best first."""
+def _pick_relevant(window: JudgedWindow, request: RecallRequest, *, is_whole: bool) -> list[_Pick]:
+    """Return the candidates above the threshold of their window, best first.
+
+    A question about its speaker usually has an answer among the memories. Such a question also gets the first result of
+    the search, unless other messages surround it and it has a candidate above the threshold: low relevances hardly
+    tell candidates apart, while the order of the search uses more evidence.
+
+    Args:
+        is_whole: True if the request has no other message.
+    """
     rules, relevance = window.policy.recall, window.relevance
     order = np.argsort(-relevance * np.where(window.due, rules.review_boost, 1.0), kind="stable").tolist()
     threshold = relevance_threshold(request.least, rules, window.form, has_single_message=window.is_single)
@@ -115,8 +123,9 @@ def _pick_relevant(window: JudgedWindow, request: RecallRequest) -> list[_Pick]:
         threshold = raise_threshold(threshold, float(relevance.max(initial=0.0)))
     above = [place for place in order if relevance[place] > threshold]
     best = best_threshold(request.least, rules, window.form, has_single_message=window.is_single)
-    if not above and best is not None and order and relevance[order[0]] > best:
-        above = order[:1]
+    if best is not None and (is_whole or not above):
+        first = next((place for place in range(len(window.candidates)) if relevance[place] > best), None)
+        above += [] if first is None or first in above else [first]
     return [_Pick(window, place) for place in above]
 
 

@@ -102,14 +102,7 @@ class HoldInScope(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """Number of memories in a scope.
-
-    Attributes:
-        memories: Memories that an erasure would hide now.
-        held: Those of `memories` that are under a legal hold.
-        hidden: Memories in the scope that are already hidden or deleted, and not yet removed from the stores.
-        hidden_held: Those of `hidden` that are under a legal hold.
-    """
+    """Memories in a scope that an erasure would hide now, and those already hidden; of each, those under a hold."""
 
     memories: int
     held: int

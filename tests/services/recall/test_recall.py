@@ -16,9 +16,11 @@ from app.domain.recall import gate, worth
 from app.domain.recall.knowledge import QUESTION
 from app.domain.recall.parameters import Recall
 from app.domain.recall.request import Message, RecallRequest
+from app.domain.search.request import SearchRequest
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.services.recall.recall import RecalledContext, recall_memories
+from app.services.search import search
 from app.services.uses import reviews
 from tests.service import Service, Tenant
 from tests.services.backdated import age
@@ -319,6 +321,41 @@ def test_a_question_about_oneself_recalls_at_least_the_best_memory(service: Serv
     assert mind.keys("The piano is fine.", "What is my job?", policy=Policy(recall=high)) == ["job"]
     assert mind.keys("Hello.", "And what is my job?", policy=Policy(recall=high)) == [], "continues another message"
     assert mind.keys("What is the capital of Mongolia?", policy=Policy(recall=high)) == []
+
+
+def test_a_reworded_question_about_oneself_gets_the_first_result_of_the_search(service: Service) -> None:
+    """Store facts of which another one is closer to the question by the features of recall than the answer is."""
+    mind = Mind(service, service.tenant())
+    facts = {
+        "diet": "I'm vegetarian, and I can't eat shellfish because of an allergy.",
+        "tea": "My favourite tea is rooibos with honey, no milk.",
+        "work": "I work as a landscape architect in Utrecht.",
+        "dog": "Our dog Bruno is scared of fireworks.",
+        "run": "I usually run on Tuesdays and Thursdays before work.",
+        "car": "I drive an old blue Volvo that my father gave me.",
+        "phone": "I hate phone calls, please always send me an email instead.",
+        "wine": "I get migraines from red wine.",
+    }
+    mind.ids = dict(zip(facts, service.send(mind.tenant.tenant_id, *facts.values()), strict=True))
+    service.work()
+    question = "Which hot drink do I like?"
+    first = search.search(mind.tenant.tenant_id, SearchRequest(question, reinforce=False))[0]
+    assert first.id == mind.ids["tea"]
+    relevance = {each.id: each.relevance for each in mind.recall(question, least=0.0, limit=8).memories}
+    order = sorted(facts, key=lambda key: -relevance.get(mind.ids[key], 0.0))
+    assert order[0] != "tea", "otherwise this test shows nothing"
+    lowest, best = relevance[mind.ids["tea"]], relevance[mind.ids[order[0]]]
+    between = Recall(relevance_above_for_questions=(lowest + best) / 2, best_above_for_questions=lowest / 2)
+    assert set(mind.keys(question, policy=Policy(recall=between))) >= {"tea", order[0]}
+    above_all = between.model_copy(update={"relevance_above_for_questions": 0.9, "relevance_above": 0.9})
+    assert mind.keys(question, policy=Policy(recall=above_all)) == ["tea"], "the search's order decides"
+    unlikely = between.model_copy(update={"best_above_for_questions": lowest * 2})
+    assert "tea" not in mind.keys(question, policy=Policy(recall=unlikely))
+    before = [Message("Hello!", role="user"), Message("Hello, how can I help?", role="assistant")]
+    asked = RecallRequest([*before, Message(question, role="user")])
+    found = [each.id for each in recall_memories(mind.tenant.tenant_id, asked, Policy(recall=between)).memories]
+    assert found
+    assert mind.ids["tea"] not in found, "in a conversation, a memory above the threshold is enough"
 
 
 def test_a_change_of_topic_costs_no_memory_and_a_reference_uses_what_was_said_before(mind: Mind) -> None:
