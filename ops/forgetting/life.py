@@ -106,9 +106,10 @@ class Life:
         self.tenant_id = tenants.create_simulated(f"{name} {uuid4()}", policy, self.moments[0] - timedelta(days=1))
         self.places: dict[UUID, int] = {}
         """Places in `memories` by the ids of the stored memories."""
+        count = len(self.memories)
+        accepted = np.array([moment.timestamp() for moment in self.moments])
         self.worth = Worth(
-            *(np.zeros(len(self.memories), kind) for kind in (bool, float, float, bool)),
-            np.array([moment.timestamp() for moment in self.moments]),
+            np.zeros(count, bool), np.zeros(count), np.zeros(count), np.zeros(count, bool), used=accepted
         )
         self._chance = np.random.default_rng(plan.seed)
         self._next_night = self.moments[0].replace(hour=0, minute=0, second=0, microsecond=0) + _NIGHT
@@ -230,7 +231,7 @@ class Life:
             if memory.role not in (None, "user") or not self.places:
                 continue
             latest = sitting[max(0, number + 1 - WINDOW_MESSAGES) : number + 1]
-            messages = [_message(self.memories[each]) for each in latest]
+            messages: list[str | Message] = [_message(self.memories[each]) for each in latest]
             request = RecallRequest(messages=messages, exclude_thread=str(memory.session))
             moment = self.moments[place]
             with clock.at(self.tenant_id, moment):
