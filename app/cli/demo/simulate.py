@@ -51,7 +51,7 @@ outdated: share of changed facts whose old version ranks first."""
         "ebbing simulate --short",
         "ebbing simulate --profile mnemex --seed 7",
         "ebbing simulate --profile all --plot year.svg",
-        "ebbing simulate --set reinforcement.by_search=false --set protection.salience_above=0.3",
+        "ebbing simulate --set reinforcement.by_search=false --set protection.keep_chance_above=0.2",
     )
 )
 def simulate(
