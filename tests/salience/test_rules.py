@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.domain.ingest.memory import KINDS
 from app.domain.salience import Criteria, Judgement, ScoringEvidence, judge, salience
-from app.domain.tiers.protection import Protection
+from app.domain.tiers.protection import FORMER_SALIENCE
 
 HERE = Path(__file__).parent
 CRITERIA = Criteria._fields
@@ -151,7 +151,7 @@ def test_preferences_and_identity_are_personal_without_any_feeling() -> None:
 )
 def test_a_plain_fact_that_tells_which_outweighs_a_passing_state(fact: str, passing: str) -> None:
     facts, states = (judge([ScoringEvidence(text, role="user")])[0] for text in (fact, passing))
-    assert facts.salience > Protection().salience_above
+    assert facts.salience > FORMER_SALIENCE
     assert facts.salience > states.salience + 0.05
 
 

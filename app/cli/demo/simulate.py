@@ -58,7 +58,7 @@ of forgetting and 25 % of plausibility (0 where a method has no strength)."""
         "ebbing simulate --profile mnemex --seed 7",
         "ebbing simulate --profile all --plot year.svg",
         "ebbing simulate --year hard --seed 7",
-        "ebbing simulate --set reinforcement.by_search=false --set protection.salience_above=0.3",
+        "ebbing simulate --set reinforcement.by_search=false --set protection.keep_chance_above=0.2",
     )
 )
 def simulate(

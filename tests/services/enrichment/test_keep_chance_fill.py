@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,7 +25,7 @@ def tenant(service: Service) -> Tenant:
     return service.tenant()
 
 
-def stored(service: Service, tenant: Tenant, *given: dict[str, object]) -> list[UUID]:
+def stored(service: Service, tenant: Tenant, *given: dict[str, Any]) -> list[UUID]:
     """Store memories as an earlier version would have: scored, without chances, and looked at by a sweep."""
     ids = service.send(tenant.tenant_id, *given)
     service.work()
@@ -40,7 +41,7 @@ def chances(service: Service, ids: list[UUID]) -> list[float | None]:
 
 def fill(tenant: Tenant) -> tuple[int, int]:
     """Fill in chances in as many slices as needed, each of one page; return the number of memories and of slices."""
-    filled, slices, state = 0, 0, {}
+    filled, slices, state = 0, 0, dict[str, Any]()
     while True:
         step = keep_chance_fill.run_slice(tenant.tenant_id, None, state, time.monotonic())
         filled, slices, state = filled + step.done, slices + 1, step.state
@@ -81,9 +82,7 @@ def test_until_then_the_salience_decides_and_afterwards_the_sweep_decides_again(
     assert explain_tier(tenant.tenant_id, memory_id).verdict.rule == "keep_chance"
 
 
-def test_a_fill_resumes_where_it_stopped(
-    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fill_resumes_where_it_stopped(service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = stored(service, tenant, *({"text": f"{FACT} {number}"} for number in range(5)))
     monkeypatch.setattr(keep_chance_fill, "ROWS", 2)
     first = keep_chance_fill.run_slice(tenant.tenant_id, None, {}, time.monotonic())
