@@ -224,6 +224,11 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     assert "Retention period: 365 days for the category Work" in shown
     assert placed.json()["id"] in shown
     assert "heron" not in shown
+    assert "Names and addresses" not in shown
+    [named] = api.remember({"text": "My sister Ingrid lives at 12 Oak Street with Tomasz."})
+    shown = said(visit("read").page(f"/memories/{named}"))
+    assert "No personal data detected. Names and addresses in the text" in shown
+    assert "person name 2, street address 1." in shown
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
+from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from app.api.http import metrics_endpoint
+from app.cli import app
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.salience.llm_scoring import CUES_PROMPT_VERSION, PROMPT_VERSION
 from app.services.enrichment import score_by_model, stage_runner
@@ -17,6 +21,7 @@ from app.services.monitoring import fleet_gauges, stats
 from app.settings import settings
 from app.store.core import database
 from app.store.privacy import subject_data
+from tests.cli.stub import Reply, Stub
 from tests.services.rated import Rated, rated
 
 __all__ = ["rated"]
@@ -77,6 +82,29 @@ def test_statistics_compare_the_last_ratings_of_the_tenant_alone(rated: Rated) -
     assert found.rank_correlation > 0.3, "the fake model and the rules both rate appointments above rain"
     [theirs] = stats.rating_agreement(other.tenant_id)
     assert (theirs.ratings, theirs.rank_correlation) == (1, None)
+
+
+def test_the_commands_show_the_rating_and_the_agreement(rated: Rated) -> None:
+    rating = {"model": "small", "prompt_version": "salience-4", "salience": 0.62, "rules_salience": 0.5}
+    why = {
+        "tier": "active", "wanted": "active", "rule": "decay", "why": "x", "numbers": {"uses": 1}, "holds": [],
+        "next_change": None, "rating": rating,
+    }  # fmt: skip
+    compared = {"model": "small", "prompt_version": "salience-4", "ratings": 12, "mean_difference": -0.04}
+    agreements = [compared | {"rank_correlation": 0.714}, compared | {"rank_correlation": None}]
+    stub = Stub()
+    try:
+        stub.replies["GET /v1/memories/one/why"] = Reply(200, why)
+        counts: dict[str, Any] = {"memories": {}, "pending": {}, "lanes": {}, "dead_letters": 0}
+        stub.replies["GET /v1/stats"] = Reply(200, counts | {"rating_agreement": agreements})
+        rated.service.configure(api_url=stub.url, api_key="ebb_stub")
+        explained = CliRunner().invoke(app, ["why", "one"]).stdout
+        shown = CliRunner().invoke(app, ["stats"]).stdout
+    finally:
+        stub.close()
+    assert "salience 0.62 (rules: 0.5), by small, prompt salience-4" in explained
+    assert re.search(r"small +salience-4 +12 +0\.71 +-0\.04", shown)
+    assert re.search(r"small +salience-4 +12 +too few +-0\.04", shown)
 
 
 def test_metrics_show_all_tenants_by_prompt_version(rated: Rated) -> None:

@@ -72,7 +72,8 @@ def night(vault: Vault, as_of: datetime) -> None:
 @pytest.mark.acceptance(15)
 def test_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault) -> None:
     service, tenant_id = vault.service, vault.tenant_id
-    first, second, _ = vault.remember(ANN, {"text": "hidden w2hidden", "subject": "ann"}, BOB)
+    named = {"text": "hidden w2hidden, my sister Ingrid lives at 12 Oak Street", "subject": "ann"}
+    first, second, _ = vault.remember(ANN, named, BOB)
     memories.delete(tenant_id, second)
     service.rows("INSERT INTO links (tenant_id, memory_id, other_id, kind) VALUES (%s, %s, %s, 'w3link')",
                  tenant_id, first, second)  # fmt: skip
@@ -111,7 +112,9 @@ def test_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault
     assert reported["state"]["salience"] == pytest.approx(0.7)
     assert reported["others"]["reviews"][0]["interval_days"] == 17
     assert reported["others"]["lineage"][0]["part"] == "source"
+    assert reported["identities"] == {}
     hidden = lines[str(second)]
+    assert hidden["identities"] == {"person_name": 1, "street_address": 1}
     assert (hidden["hidden"], hidden["strength"], hidden["tier"]) == (True, None, "active")
     assert [line["before"] for line in vault.lines(export, "history.jsonl") if line["kind"] == "salience"] == [0.25]
     manifest = json.loads(files.pop("manifest.json"))
