@@ -23,6 +23,9 @@ from app.store.jobs.jobs import JobView
 # Maximum number of jobs per lane that are sent or running, over all tenants. A lane has one process: with two jobs, the
 # slices of each would wait for the other's, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
+# A slice of an export lasts seconds and an export of a large tenant many slices; erasures, which are short, would wait
+# for a slice of each waiting export before each of their own.
+YIELDING: Final = "export"
 _TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
 log = structlog.get_logger(__name__)
@@ -83,7 +86,10 @@ def send_jobs() -> int:
     """
     rights = sorted(RIGHTS_KINDS)
     with database.shared() as tx:
-        due = {name: jobs.claim_for_sending(tx, AT_ONCE, rights, among=name == queues.RIGHTS_JOB) for name in _TASKS}
+        due = {
+            name: jobs.claim_for_sending(tx, AT_ONCE, rights, among=name == queues.RIGHTS_JOB, yielding=YIELDING)
+            for name in _TASKS
+        }
     for name, job_ids in due.items():
         for job_id in job_ids:
             queues.enqueue(name, job_id, expires_seconds=None)

@@ -118,7 +118,9 @@ SELECT EXISTS (
 """)
 
 
-def claim_for_sending(tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool) -> list[UUID]:
+def claim_for_sending(
+    tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool, yielding: str = ""
+) -> list[UUID]:
     """Claim due jobs to send them to workers, longest wait first, and return their ids.
 
     A job whose message was lost or whose worker died is due again once its claim expires. Rows locked by another sender
@@ -128,8 +130,10 @@ def claim_for_sending(tx: Connection, at_once: int, kinds: Sequence[str], *, amo
         at_once: Maximum number of selected jobs that may be sent or running at a time, over all tenants.
         kinds: The job kinds to which `among` refers.
         among: Select only jobs of these kinds; False selects only jobs of all other kinds.
+        yielding: Select jobs of this kind only while no other selected job is due.
     """
     values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
+    values |= {"yielding": yielding}
     return list(tx.execute(_SEND, values).scalars())
 
 
@@ -142,7 +146,8 @@ WITH under_way AS MATERIALIZED (
 ), due AS MATERIALIZED (
   SELECT job_id FROM jobs
   WHERE status IN ('queued', 'running') AND claimed_until <= now() AND (kind = ANY (CAST(:kinds AS text[]))) = :among
-  ORDER BY claimed_until LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way)) FOR UPDATE SKIP LOCKED
+  ORDER BY kind = :yielding, claimed_until LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way))
+  FOR UPDATE SKIP LOCKED
 )
 UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after)
 WHERE job_id IN (SELECT job_id FROM due)

@@ -90,3 +90,20 @@ def test_what_may_not_begin_yet_waits_in_no_lane(service: Service, tenant: Tenan
         assert lanes["rights"].depth == 1
         assert 9 <= lanes["rights"].oldest_age_seconds < 9 + PATIENCE_SECONDS
         assert lanes["maintain"].depth == 0
+
+
+@pytest.mark.parametrize("kind", ["erase", "hide", "restore"])
+def test_exports_give_way_to_other_jobs_of_their_lane(
+    service: Service, tenant: Tenant, sent: list[tuple[str, UUID]], kind: str
+) -> None:
+    """An erasure would otherwise wait for a slice of each export before each slice of its own."""
+    first, second = (queue.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(2))
+    later = queue.create(tenant.tenant_id, kind, {}, lone=False)
+    for expected in (later, second, first):
+        service.rows("UPDATE jobs SET claim = NULL, claimed_until = now() WHERE claim IS NOT NULL")  # its slice ends
+        assert queue.send_jobs() == 1
+        assert sent[-1][1] == expected
+        service.rows(
+            "UPDATE jobs SET status = 'done', claimed_until = NULL WHERE job_id = %s AND kind <> 'export'", later
+        )
+    assert [job_id for _, job_id in sent] == [first, later, second, first], "exports take turns"
