@@ -13,6 +13,7 @@ from app.services.consolidation import consolidation_run
 from app.services.jobs import backpressure, runner
 from app.services.tenants import quota
 from app.store.core import database
+from app.store.memories.tenant_counts import TierCounts
 from tests.service import Service
 from tests.services import nights
 from tests.services.mergeable import LIKE, Alike
@@ -24,9 +25,8 @@ def started(service: Service) -> list[tuple[str, str]]:
 
 
 def run_jobs(service: Service) -> None:
-    for (job_id,) in service.rows(
-        "SELECT job_id FROM jobs WHERE kind = 'consolidate' AND status IN ('queued', 'sent')"
-    ):
+    unfinished = "SELECT job_id FROM jobs WHERE kind = 'consolidate' AND status IN ('queued', 'sent')"
+    for (job_id,) in service.rows(unfinished):
         runner.run_slice(job_id)
 
 
@@ -39,7 +39,7 @@ def runs(service: Service) -> list[str]:
     [
         ({"consolidation": {"memories_above": 5}}, "count"),
         ({"consolidation": {"memories_above": 5, "at_night": False}}, "count"),
-        ({"consolidation": {"memories_above": 6}}, None),
+        ({"consolidation": {"memories_above": 12}}, None),
         ({"quota_bytes": 4_000}, "quota"),
         ({"quota_bytes": 40_000}, None),
         ({"quota_bytes": 4_000, "consolidation": {"paused": True}}, None),
@@ -100,7 +100,7 @@ def test_the_check_runs_every_minute() -> None:
 def test_storage_is_near_its_quota_above_four_fifths(service: Service, quota_bytes: int, state: str) -> None:
     """Seed 004 §3.1: "Storage usage > 80%"; 350 bytes are 79.9 % of 438."""
     tenant_id: UUID = service.tenant(Policy(quota_bytes=quota_bytes)).tenant_id
-    counts = quota.tenant_counts.TierCounts(text_bytes=350)
+    counts = TierCounts(text_bytes=350)
     with database.tenant(tenant_id) as tx:
         assert quota.get_usage(tx, tenant_id, counts).state == state
         exactly = quota.compute_usage(counts._replace(text_bytes=800), 0, 1000, 0.8)
