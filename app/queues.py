@@ -23,6 +23,7 @@ __all__ = [
     "EMBED",
     "EMBED_MEMORIES",
     "FIGURES",
+    "GROWTH",
     "INDEX",
     "INGEST",
     "JOB",
@@ -53,6 +54,7 @@ RIGHTS_TICK: Final = "rights.tick"
 RIGHTS_JOB: Final = "rights.job"
 TICK: Final = "maintain.tick"
 FIGURES: Final = "maintain.figures"
+GROWTH: Final = "maintain.growth"
 JOB: Final = "maintain.job"
 
 # Queue of each task.
@@ -66,6 +68,7 @@ TASKS: Final[dict[str, str]] = {
     RIGHTS_JOB: RIGHTS,
     TICK: MAINTAIN,
     FIGURES: MAINTAIN,
+    GROWTH: MAINTAIN,
     JOB: MAINTAIN,
 }
 

@@ -38,6 +38,7 @@ SAFETY_NETS: Final = (
     Net(queues.RIGHTS_TICK, 5),
     Net(queues.TICK, 5),
     Net(queues.FIGURES, 15),
+    Net(queues.GROWTH, 60),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from app import queues
+from app.services.consolidation import consolidation_run
 from app.services.jobs import runner, schedule
 from app.services.monitoring import fleet_gauges
 from workers.base import task
@@ -20,6 +21,12 @@ def tick() -> None:
 def figures() -> None:
     """Refresh the cached figures for dashboard pages and metrics."""
     fleet_gauges.refresh()
+
+
+@task(queues.GROWTH)
+def growth() -> None:
+    """Start consolidations of tenants that have become large."""
+    consolidation_run.start_by_size()
 
 
 @task(queues.JOB)

@@ -24,12 +24,12 @@ class Consolidation:
     """Settings for grouping memories and replacing groups by summaries."""
 
     at_night: bool = True
-    """Consolidate every night. If off, only in nights when there are more active memories than `memories_above` or the
-    quota is nearly used up, or on request."""
+    """Consolidate every night. A consolidation also starts, by day or night and at most once a day, when there are more
+    active memories than `memories_above` or the quota is nearly used up."""
     paused: bool = False
     """Suspend automatic consolidation, whatever the other settings; it can still be started by hand."""
     memories_above: Annotated[int, Field(ge=1, le=10**9)] = 10_000
-    """With `at_night` off: number of active memories above which a night consolidates."""
+    """Number of active memories above which a consolidation starts within minutes (§3.1)."""
     method: Literal["linkage", "hdbscan"] = "linkage"
     """Clustering method: average linkage, or HDBSCAN for up to 5,000 memories at a time."""
     distance_below: Share = 0.3

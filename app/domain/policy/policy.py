@@ -143,7 +143,7 @@ class Policy(BaseModel):
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
     """Quota for the memories' texts and vectors; exceeding it is reported, but nothing is refused."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8
-    """Share of the quota from which on it is reported as nearly used up."""
+    """Share of the quota above which it is reported as nearly used up, and a consolidation starts."""
     history_days: Annotated[int, Field(ge=1, le=36_500)] = 365
     """Retention period of memories' event history."""
     record_searches: bool = False

@@ -82,7 +82,7 @@ _CONTEXT: Final = (
     {"ranking": {"in_context": None}, "recall": {"by": None}},
     {"ranking": {"in_context": True}, "recall": {"by": "importance"}},
 )
-"""Whether searches and recalls use importance with a context; a preset without it resets what another one has set."""
+"""Fields by which searches and recalls use importance with a context, without it (reset) and with it."""
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
     **{name: _mnemex(parameters) for name, parameters in mnemex.PRESETS.items()},

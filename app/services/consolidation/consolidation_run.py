@@ -23,18 +23,23 @@ from app.services.consolidation.candidates import CandidateSlice
 from app.services.consolidation.merge_execution import SummarisedGroup
 from app.services.consolidation.merge_plan import GroupPlan, RunTerms
 from app.services.consolidation.summaries import SummaryRequest
+from app.services.jobs import queue
 from app.services.strength import current_policy
 from app.services.strength.rebase import STEP_SECONDS, reference_time
 from app.services.tenants import quota
 from app.services.tiers import archive
-from app.store.consolidation import consolidation_runs, merge_candidates
+from app.store.consolidation import consolidation_runs, growth, merge_candidates
 from app.store.consolidation.consolidation_runs import Trigger
 from app.store.consolidation.merge_candidates import CandidateMarks
 from app.store.consolidation.merged_memories import LocalDate
 from app.store.core import database
+from app.store.jobs import schedules
 from app.store.memories import tenant_counts
+from app.store.tenants import policies
 
 KIND: Final = "consolidate"
+BY_SIZE: Final = "by_size"
+"""Parameter of jobs that were started because of the tenant's size."""
 SOURCES: Final = 500
 """Approximate maximum number of memories merged in one transaction."""
 PAUSED: Final = "the policy has paused consolidation: the next run after the pause processes the remaining groups"
@@ -43,10 +48,34 @@ MODEL_SECONDS: Final = 20.0
 
 
 def run_job_slice(job: Job) -> Step:
-    """Run a few seconds of a manually started run."""
+    """Run a few seconds of a run that was started by hand, or because of the tenant's size."""
     until = time.monotonic() + STEP_SECONDS
-    level = job.parameters.get("level")
-    return run_slice(job.tenant_id, reference_time(job), job.state, until, by_hand=True, level=level)
+    level, by_size = job.parameters.get("level"), bool(job.parameters.get(BY_SIZE))
+    return run_slice(
+        job.tenant_id, reference_time(job), job.state, until, by_hand=not by_size, by_size=by_size, level=level
+    )
+
+
+def start_by_size() -> int:
+    """Create a job for each tenant whose number of memories or storage requires a run (seed 004 §3.1).
+
+    A tenant has at most one such run a day; as any job, it waits while ingest is behind.
+
+    Returns:
+        The number of created jobs.
+    """
+    with database.drain() as tx:
+        tenant_ids = growth.list_large(tx)
+    started = 0
+    for tenant_id in tenant_ids:
+        with database.tenant(tenant_id) as tx:
+            is_required = schedules.is_scheduled(tx, tenant_id) and _size_trigger(
+                tx, tenant_id, policies.read_current(tx, tenant_id).consolidation
+            )
+        if is_required:
+            queue.create(tenant_id, KIND, {BY_SIZE: True})
+            started += 1
+    return started
 
 
 def run_slice(
@@ -56,6 +85,7 @@ def run_slice(
     until: float,
     *,
     by_hand: bool = False,
+    by_size: bool = False,
     level: Level | None = None,
 ) -> Step:
     """Start a run, or continue it from its saved state.
@@ -68,10 +98,11 @@ def run_slice(
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one transaction's worth of work is always done.
         by_hand: Whether the run was started manually.
+        by_size: Whether the run was started because of the tenant's size, which must still require it.
         level: Compression level of the summaries; None for the policy's level.
     """
     if not state:
-        return _start_run(tenant_id, as_of, level, by_hand=by_hand)
+        return _start_run(tenant_id, as_of, level, by_hand=by_hand, by_size=by_size)
     run_id = UUID(state["run"])
     terms = RunTerms(datetime.fromisoformat(state["as_of"]), state["level"])
     if "rederive" in state:
@@ -86,11 +117,11 @@ def run_slice(
     return _slice(tenant_id, run_id, terms, state, until)
 
 
-def _start_run(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_hand: bool) -> Step:
+def _start_run(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, by_hand: bool, by_size: bool) -> Step:
     rules = current_policy.read(tenant_id).consolidation
     with database.tenant(tenant_id) as tx:
         as_of = as_of or database.now(tx)
-        trigger: Trigger | None = "hand" if by_hand else _trigger(tx, tenant_id, rules)
+        trigger: Trigger | None = "hand" if by_hand else _trigger(tx, tenant_id, rules, by_size=by_size)
         if trigger is None:
             return Step(0, {}, finished=True)
         level = level or rules.level
@@ -99,11 +130,16 @@ def _start_run(tenant_id: UUID, as_of: datetime | None, level: Level | None, *, 
     return Step(0, state, finished=False)
 
 
-def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
+def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation, *, by_size: bool) -> Trigger | None:
     if rules.paused:
         return None
-    if rules.at_night:
-        return "night"
+    return "night" if rules.at_night and not by_size else _size_trigger(tx, tenant_id, rules)
+
+
+def _size_trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
+    """Return why a tenant's size requires a run, or None: also if such a run started within a day."""
+    if rules.paused or consolidation_runs.has_recent_by_size(tx, tenant_id, database.now(tx)):
+        return None
     counts = tenant_counts.read(tx, tenant_id)
     if counts.active > rules.memories_above:
         return "count"

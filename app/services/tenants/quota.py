@@ -32,7 +32,7 @@ class QuotaUsage:
         text_bytes: Size of the memory texts in the database, in UTF-8.
         vector_bytes: Estimated size of the vectors, assuming one search vector per memory.
         quota_bytes: The quota; None if unlimited.
-        state: `near` from the policy's `quota_near` share on, `over` above the quota.
+        state: `near` above the policy's `quota_near` share, `over` above the quota.
     """
 
     text_bytes: int
@@ -63,7 +63,7 @@ def compute_usage(counts: TierCounts, dimensions: int, quota_bytes: int | None, 
     vectors = counts.active * dimensions + counts.archived * min(dimensions, _REDUCED_DIMENSIONS)
     used_bytes = counts.text_bytes + vectors * _HALF_BYTES
     state: State = "below"
-    if quota_bytes is not None and used_bytes >= quota_bytes * near:
+    if quota_bytes is not None and used_bytes > quota_bytes * near:
         state = "over" if used_bytes > quota_bytes else "near"
     return QuotaUsage(counts.text_bytes, vectors * _HALF_BYTES, quota_bytes, state)
 

@@ -78,6 +78,20 @@ SELECT run_id FROM left_off UNION ALL SELECT run_id FROM begun
 """)
 
 
+def has_recent_by_size(tx: Connection, tenant_id: UUID, as_of: datetime) -> bool:
+    """Return whether a run started because of the tenant's size in the day before `as_of`."""
+    return bool(tx.execute(_RECENT, {"tenant": tenant_id, "as_of": as_of}).scalar_one())
+
+
+_RECENT: Final = text("""
+SELECT EXISTS (
+  SELECT FROM consolidation_runs
+  WHERE tenant_id = :tenant AND started_by IN ('count', 'quota')
+    AND started_at > CAST(:as_of AS timestamptz) - interval '1 day'
+)
+""")
+
+
 def count(tx: Connection, tenant_id: UUID, run_id: UUID, counts: Mapping[str, int]) -> None:
     """Add to a run's counts."""
     added = {name: counts[name] for name in _COUNTS if counts.get(name)}

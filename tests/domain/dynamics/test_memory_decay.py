@@ -167,7 +167,7 @@ def test_no_boost_for_what_is_easily_found_already() -> None:
     """Seed 003, retrieval_capped_fraction: a memory above the ceiling keeps what it has, storage included."""
     dynamics = model(consolidation="retrieval_capped_fraction")
     state = replace(dynamics.at_strength(memory(), START, 0.5), retrieval=np.array([0.86]))
-    assert used(dynamics, state)[:2] == (pytest.approx(0.5), 0.86)
+    assert used(dynamics, state)[:2] == pytest.approx((0.5, 0.86))
 
 
 @pytest.mark.parametrize("ceiling", [0.3, 0.85, 1.0])

@@ -94,8 +94,8 @@ def behaviour(dynamics: Dynamics) -> Iterator[Any]:
     vitals = CandidateStrength(seen, seen, seen, seen, 1 - seen)
     for mode in ("cmm", "memory_decay"):
         parts = ScoreParts({"relevance": seen})
-        yield blend_scores(CANDIDATES, parts, vitals, Ranking(mode=mode), parameters=own).scores  # type: ignore[arg-type]
-        yield repr(spreading_settings(mode, own))  # type: ignore[arg-type]
+        yield blend_scores(CANDIDATES, parts, vitals, Ranking(mode=mode), parameters=own).scores
+        yield repr(spreading_settings(mode, own))
     if isinstance(dynamics, Mnemex):
         yield from (dynamics.promoted(replace(state, level=state.level - 1), START + DAY_SECONDS * d) for d in (3, 10))
         yield mnemex.is_other_domain(dynamics.parameters, ["a", "b"], ["b", "c", "d"])

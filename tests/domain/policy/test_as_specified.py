@@ -109,8 +109,7 @@ def test_000_searches_dont_reinforce_and_another_tuning_sets_its_own_threshold()
 def score(policy: Policy, strength: float, retrieval: float = 1.0) -> float:
     """Return the score of a search in the preset's mode for a memory with a cosine of .8."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    fields = (None, None, None, None, None, [], None, at, "active")
-    found = [Candidate(UUID(int=1), "x", *fields, 0.0, 1.0, 0.8)]  # type: ignore[arg-type]  # of different types
+    found = [Candidate(UUID(int=1), "x", None, None, None, None, None, [], None, at, "active", 0.0, 1.0, 0.8)]
     vitals = CandidateStrength(*(np.array([value]) for value in (strength, 1.0, 0.5, 0.5, retrieval)))
     parts = ScoreParts({"relevance": np.ones(1)})
     parameters = policy.model.parameters

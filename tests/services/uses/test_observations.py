@@ -23,8 +23,8 @@ def schedule(shop: Shop, memory_id: UUID) -> tuple[Any, ...] | None:
 
 
 def dates(shop: Shop, memory_id: UUID) -> tuple[datetime, datetime]:
-    [row] = shop.service.rows("SELECT reviewed_at, due_at FROM reviews WHERE memory_id = %s", memory_id)
-    return row
+    [(reviewed, due)] = shop.service.rows("SELECT reviewed_at, due_at FROM reviews WHERE memory_id = %s", memory_id)
+    return reviewed, due
 
 
 @pytest.mark.parametrize("by_observation", [True, False])
