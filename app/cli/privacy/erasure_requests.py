@@ -177,7 +177,7 @@ def mentions(
         typer.Option("--redact", help="Replace this text by a fixed sentence: it means the person. Repeatable."),
     ] = None,
     keep: Annotated[
-        list[int] | None, typer.Option("--keep", help="Record that this text means somebody else. Repeatable.")
+        list[int] | None, typer.Option("--keep", help="Record that this text means another person. Repeatable.")
     ] = None,
     yes: Yes = False,
     url: Url = None,

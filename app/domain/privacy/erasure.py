@@ -78,7 +78,7 @@ class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         redact: Texts that mean the person: each is replaced by a fixed sentence.
-        keep: Texts that mean somebody else: they remain.
+        keep: Texts that mean another person: they remain.
     """
 
     redact: tuple[int, ...] = ()

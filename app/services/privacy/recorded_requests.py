@@ -26,7 +26,7 @@ _EXPORTED: Final[tuple[Nature, ...]] = ("access", "portable")
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What a caller says about the request that an erasure or export answers.
+    """Details, given by a caller, of the request that an erasure or export answers.
 
     Attributes:
         nature: The right; None for that of an export's request in the log, otherwise `access`.

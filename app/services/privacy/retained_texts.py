@@ -15,7 +15,7 @@ from uuid import UUID
 
 from app.domain.privacy.case_details import check_nameless
 from app.domain.privacy.erasure import is_whole
-from app.domain.privacy.name_parts import NamePartFinder
+from app.domain.privacy.name_parts.finder import NamePartFinder
 from app.domain.privacy.subject_names import NameFinder, fold_name, spelling_variants
 from app.store.core import database
 from app.store.erasure.references import as_word
@@ -107,7 +107,7 @@ def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) ->
 def find_possible(tenant_id: UUID, erasure: Erasure) -> dict[str, Any] | None:
     """Return the places of texts that contain a part of the erased person's names, for the report.
 
-    Such a text may mean somebody else, so an operator decides about it; it isn't redacted. Decisions from an earlier
+    Such a text may mean another person, so an operator decides about it; it isn't redacted. Decisions from an earlier
     pass are retained.
 
     Returns:

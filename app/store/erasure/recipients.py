@@ -59,7 +59,7 @@ GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold
 
 
 class HoldAuthors(NamedTuple):
-    """Who wrote the texts of a legal hold: its reason, and the reason of its release, if there is one."""
+    """Authors of the texts of a legal hold: of its reason, and of the reason of its release, if there is one."""
 
     hold_id: UUID
     placed_at: datetime

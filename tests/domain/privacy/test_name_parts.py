@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from app.domain.privacy.name_parts import NamePartFinder
+from app.domain.privacy.name_parts.finder import NamePartFinder
 
 MEI = NamePartFinder(["Mei Chen"])
 

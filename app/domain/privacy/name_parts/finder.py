@@ -1,4 +1,4 @@
-"""Find parts of a person's names in texts: words that may mean the person or somebody else, such as a first name."""
+"""Find parts of a person's names in texts: words that may mean the person or another person, such as a first name."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Parts of names, which may mean a person or another one."""
