@@ -73,11 +73,11 @@ def test_a_tenant_whose_recall_is_empty_is_seen(api: Api, visit: Visit) -> None:
     assert "recall 40% passed" in text
     assert "empty recalls 30% of all recalls" in text
     assert "19 of 20 6 of 10 4 of 10 – – 3 of 10 5 20 50" in text
-    assert "recall returned almost nothing" not in said(visit().page("/"))
+    assert "Recall returned almost nothing" not in said(visit().page("/"))
     a_run(api, 0, application=(19, 1), other_words=(1, 9), recall=(0, 10), empty=10)
     status.forget()
     assert "empty recalls 100% of all recalls" in said(visit().page("/tests"))
-    assert "recall returned almost nothing in the last self-tests" in said(visit().page("/"))
+    assert "Recall returned almost nothing in the last self-tests" in said(visit().page("/"))
 
 
 def test_what_failed_is_flagged_with_why_and_leads_to_its_page(api: Api, visit: Visit) -> None:

@@ -177,7 +177,7 @@ def test_a_stopped_child_of_a_worker_is_named_with_the_command_that_helps(
     shown = status.now(tenant.tenant_id)
     assert (shown.state != "well", shown.stuck_seconds("embed") > 0) == (True, True)
     advised = advise(found, Installation("run", pids={"embed": worker}))
-    assert advised.detail.endswith(f"end the process: the worker replaces it at once: `kill -KILL {child}`")
+    assert advised.detail.endswith(f"End the process, which the worker replaces at once: `kill -KILL {child}`")
     assert advise(found, Installation("compose")).command == "docker compose restart worker-embed"
 
     os.kill(child, signal.SIGKILL)
