@@ -42,11 +42,13 @@ KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
 """All kinds of jobs, each with the row counts that it exports as metrics in addition to `done`."""
 
 STEPS: Final[dict[str, tuple[str, ...]]] = {
+    "calibration": (),
     "contradictions": ("proposed", "unanswered"),
     "erasures": ("adopted",),
     "exports": ("expired", "purged", "objects"),
     "figures": (),
     "graphs": (),
+    "keep_chances": (),
     "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
     "segments": _SEGMENTS,
     "self_tests": _TESTED,

@@ -1,4 +1,4 @@
-"""What a tenant's memories and uses teach about its keep chances: the threshold found for a share, and shifts by role.
+"""The calibration of a tenant's keep chances: the threshold found for a share of its memories, and shifts by role.
 
 Revision: 0050, after 0049
 """

@@ -32,6 +32,7 @@ SQL = {
     "app/store/strength/promotion.py": "the promotion flag",
     "app/store/enrichment/scores.py": "salience and keep chance",
     "app/store/enrichment/keep_chances.py": "keep chance",
+    "app/store/tenants/keep_calibrations.py": "the next sweep after a calibration",
     "app/store/enrichment/profile_hints.py": "a profile's hints",
     "app/store/enrichment/corrections.py": "a derived flag",
     "app/store/enrichment/reminders.py": "a derived flag",

@@ -1,4 +1,4 @@
-"""What a tenant's memories and uses say about its keep chances: a threshold for a share, and shifts by role.
+"""Calibrate keep chances by a tenant's memories and uses: a threshold for a wanted share, and shifts by role.
 
 A night computes the calibration; decisions read it. It never changes stored chances.
 """

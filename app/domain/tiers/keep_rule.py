@@ -55,7 +55,7 @@ def chances_of_salience(salience: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class KeepFacts:
-    """What is known about the keep chances of memories; every array has shape (n,).
+    """Keep chances of memories, their sources, and the threshold in force; every array has shape (n,).
 
     Attributes:
         chances: Chance by the rules or of a summary's sources, 0 to 1; NaN if there is none yet.
@@ -81,7 +81,7 @@ def no_keep_facts(count: int, above: float = KEEP_ABOVE) -> KeepFacts:
 
 
 class KeepVerdict(NamedTuple):
-    """What chance and salience decide, shape (n,).
+    """Protections by salience and by chance, and permission to delete, shape (n,).
 
     Attributes:
         by_salience: True if the salience protects the memory from decay.

@@ -1,4 +1,4 @@
-"""Store what a tenant's memories and uses teach about its keep chances, and read the counts behind it."""
+"""Store the calibration of a tenant's keep chances, count the uses behind it, and mark the memories that it affects."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from app.cli.demo.report import show_month, show_report
 from app.cli.demo.scores import Cost, JudgedMemory, Salience, subtract_cost
 from app.cli.service.run import banner, print_event, reembed_hint
 from app.domain.simulation.measures import Measures
+from app.domain.simulation.pillars import Pillars
 from app.services.evaluation.simulation import SimulationOutcome
 from app.settings import Settings
 from app.supervisor import ChildEvent, EventKind, Service
@@ -57,7 +58,10 @@ def test_the_report_shows_the_best_hits_and_the_one_that_answers(capsys: pytest.
 def test_a_month_is_shown_as_a_table_and_then_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
     measured = Measures(12, 1.0, 0.75, 0.0, 0.5, 0.96, 0.98, 0.04, 0.25)
     show_month(
-        [SimulationOutcome("spec", None, measured, (1, 2), 2.0), SimulationOutcome("lru", "spec", measured, (), 0.5)]
+        [
+            SimulationOutcome("spec", None, measured, Pillars(0.7, 0.9, 0.5), (1, 2), 2.0),
+            SimulationOutcome("lru", "spec", measured, Pillars(0.7, 0.9, None), (), 0.5),
+        ]
     )
     shown = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in shown if line.strip().startswith(("spec", "lru"))]
