@@ -23,10 +23,11 @@ from app.domain.salience.keep_features import TURNS_BEFORE
 from app.domain.salience.rules import judge
 from app.domain.simulation.hard.year import generate_hard_year
 from app.domain.simulation.year import SimulatedStatement, Year
-from ops.salience.figures import Area, compute_area
+from ops.salience.figures import compute_area
 
 SEEDS: Final = (101, 102, 103)
 THRESHOLDS: Final = {"keep_chance": (0.08, 0.1, 0.115, 0.125, 0.15, 0.2), "salience": (0.1, 0.115, 0.125, 0.145, 0.15)}
+GOAL: Final = 0.95
 FEWEST: Final = 5
 """A group with fewer statements that matter isn't shown."""
 
@@ -56,6 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     judged = [each for seed in options.seeds for each in judge_year(generate_hard_year(options.memories, seed=seed))]
     for score in THRESHOLDS:
         _show_areas(judged, score)
+        high, low = split_scores(judged, score)
+        kept = share_kept_with(high, low, GOAL)
+        print(f"  a threshold that {GOAL:.0%} of what matters exceeds is exceeded by {kept:.1%} of the rest")
     for score, thresholds in THRESHOLDS.items():
         _show_kept(judged, score, thresholds)
     return 0
@@ -94,21 +98,17 @@ def list_groups(judged: Sequence[Judged]) -> Iterator[tuple[str, list[Judged]]]:
         yield language, [each for each in judged if each.statement.language == language]
 
 
-def rank_area(judged: Sequence[Judged], score: str) -> Area:
-    """Return the area under the ROC curve of a score, with its interval.
-
-    Args:
-        judged: Statements, at least one of which matters.
-        score: `salience` or `keep_chance`.
-    """
-    return compute_area(*split_scores(judged, score))
-
-
 def split_scores(judged: Sequence[Judged], score: str) -> tuple[Floats, Floats]:
     """Return the scores of the statements that matter, and of the others."""
     matters = np.array([each.area is not None for each in judged], np.bool_)
     scores = np.array([getattr(each, score) for each in judged], np.float64)
     return scores[matters], scores[~matters]
+
+
+def share_kept_with(high: Floats, low: Floats, share: float) -> float:
+    """Return the share of the low scores that reach the threshold which this share of the high scores reaches."""
+    threshold = np.sort(high)[int((1 - share) * high.size)]
+    return float((low >= threshold).mean())
 
 
 def _show_areas(judged: Sequence[Judged], score: str) -> None:
