@@ -23,7 +23,7 @@ FOUND, KEPT = "found", "kept"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What to measure.
+    """The profiles, models of uses and questions of a measurement.
 
     Attributes:
         profiles: Names of profiles.
@@ -45,7 +45,7 @@ class Measure:
 
 @dataclass(slots=True)
 class Own:
-    """What a profile's policy leaves of a conversation.
+    """The memories of a conversation that a profile's policy leaves.
 
     Attributes:
         active: Number of active memories, summaries included.
