@@ -52,7 +52,7 @@ _CHANCES: Final = text("SELECT memory_id, coalesce(keep_chance, 0) FROM scores W
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How time passes.
+    """The passing of time.
 
     Attributes:
         days: Days between the last turn and the questions.
@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Worth:
-    """What the service knows about the memories at the time of the questions; every array has shape (n,).
+    """The memories' values at the time of the questions; every array has shape (n,).
 
     Of a memory deleted before, the last known values count: its strength then would be that without the deletion.
 

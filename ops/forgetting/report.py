@@ -60,10 +60,12 @@ def _method(talks: Sequence[Talk], name: str, reference: Floats, seed: int) -> d
 def _own(talks: Sequence[Talk], profile: str, reference: Floats) -> dict[str, float]:
     own = [talk.own[profile] for talk in talks]
     found = np.concatenate([each.found for each in own])
+    by_curve = np.concatenate([each.by_curve for each in own])
     return {
         "active": sum(each.active for each in own) / sum(talk.memories for talk in talks),
         "found": float(found.mean()),
         "relative": curves.relative_to(found, reference),
+        "by_curve": curves.relative_to(by_curve, reference),
         "evidence_kept": float(np.concatenate([each.kept for each in own]).mean()),
     }
 
@@ -119,6 +121,6 @@ def _table(methods: Mapping[str, Mapping[str, Any]]) -> Table:
             *(f"{points[share]['relative']:.3f}" for share in _SHOWN),
             f"{method['half_error']:.3f}",
             f"{points[SHARES[HALF]]['evidence_kept']:.3f}",
-            *(f"{own[key]:.3f}" if own else _NONE for key in ("active", "relative", "evidence_kept")),
+            *(f"{own[key]:.3f}" if own else _NONE for key in ("active", "relative", "by_curve", "evidence_kept")),
         )
     return table

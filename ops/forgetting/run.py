@@ -23,7 +23,7 @@ FOUND, KEPT = "found", "kept"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What to measure.
+    """The profiles, models of uses and questions of a measurement.
 
     Attributes:
         profiles: Names of profiles.
@@ -45,17 +45,19 @@ class Measure:
 
 @dataclass(slots=True)
 class Own:
-    """What a profile's policy leaves of a conversation.
+    """The memories of a conversation that a profile's policy leaves.
 
     Attributes:
         active: Number of active memories, summaries included.
         kept: Share of each question's evidence that is active, shape (q,).
         found: Share of each question's evidence found, shape (q,).
+        by_curve: Like `found`, if the curve's ranking over the active memories is asked instead of the tenant.
     """
 
     active: int
     kept: Floats
     found: Floats
+    by_curve: Floats
 
 
 @dataclass(slots=True)
@@ -125,7 +127,8 @@ def _measure_talk(
             life = lived(usage, profile)
             orders[profile] = [curves.order_by(life.worth.protected, life.worth.strength)]
             kept = np.array(curves.evidence_kept(asked.evidence, life.worth.active))
-            talk.own[profile] = Own(life.count_active(), kept, ask_tenant(life, questions, asked.evidence))
+            found = ask_tenant(life, questions, asked.evidence)
+            talk.own[profile] = Own(life.count_active(), kept, found, asked.recall(life.worth.active))
         used = keep_all if usage == "none" else lived(usage, None)
         orders |= {"lru": [curves.order_by(used.worth.used)], **fixed}
         for number, (method, its_orders) in enumerate(orders.items()):

@@ -138,6 +138,9 @@ def test_a_measurement_has_every_method_and_is_the_same_again(quick: Service) ->
         for name, method in figures["methods"].items():
             assert method["curve"][-1]["relative"] == 1, "everything is kept"
             assert ("own" in method) == (name in ("spec", "mnemex"))
+            if "own" in method:
+                assert method["own"]["found"] == pytest.approx(method["own"]["relative"] * figures["keep_all"])
+                assert method["own"]["evidence_kept"] >= method["own"]["by_curve"] * figures["keep_all"] - 1e-9
             for point, best in zip(method["curve"], figures["methods"]["oracle"]["curve"], strict=True):
                 assert point["evidence_kept"] <= best["evidence_kept"] + 1e-12
     assert first["usages"]["none"]["check"]["points"] == 1
