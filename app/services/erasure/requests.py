@@ -386,16 +386,8 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
         details = {"erasure": str(erasure_id)}
-        subject = erasure.scope.subject
-        audit.append(
-            tx,
-            tenant_id,
-            "erasure_cancelled",
-            cancelled_by,
-            items=len(unhidden.ids),
-            subject=subject,
-            details=details,
-        )
+        subject, items = erasure.scope.subject, len(unhidden.ids)
+        audit.append(tx, tenant_id, "erasure_cancelled", cancelled_by, items=items, subject=subject, details=details)
     for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
         queues.nudge(task)
     return replace(erasure, status="cancelled", cancelled_at=now, scope=_NOTHING, reason=None)

@@ -318,8 +318,7 @@ FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND {HOLD
 WHERE memory.tenant_id = :tenant AND {scope_sql(scope)}
 GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold.hold_id
 """)  # noqa: S608 - constants only
-    rows = tx.execute(statement, {"tenant": tenant_id} | scope.conditions())
-    return [HoldInScope(*row) for row in rows]
+    return [HoldInScope(*row) for row in tx.execute(statement, {"tenant": tenant_id} | scope.conditions())]
 
 
 class HeldErasure(NamedTuple):
