@@ -86,7 +86,7 @@ def test_statistics_compare_the_last_ratings_of_the_tenant_alone(rated: Rated) -
 
 def test_the_commands_show_the_rating_and_the_agreement(rated: Rated) -> None:
     rating = {"model": "small", "prompt_version": "salience-4", "salience": 0.62, "rules_salience": 0.5}
-    why = {
+    why: dict[str, Any] = {
         "tier": "active", "wanted": "active", "rule": "decay", "why": "x", "numbers": {"uses": 1}, "holds": [],
         "next_change": None, "rating": rating,
     }  # fmt: skip
