@@ -134,7 +134,7 @@ def generate_hard_year(memories: int, days: int = DAYS, seed: int = 1) -> Year:
 
 
 class _Calendar:
-    """Draws who talks on which day, and in which languages."""
+    """Schedule of talkers: one person for each day, and the languages of each person."""
 
     def __init__(self, chance: Chance, people: Sequence[str], days: int) -> None:
         self.people, self.days = people, days
