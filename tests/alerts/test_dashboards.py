@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,6 +19,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from app import heartbeats
 from app.clients.llm import provider_health
 from app.clients.llm.resilience import ProviderFailed, Reason
+from app.clients.redis.connection import FIGURES
+from app.clients.redis.stream import client
+from app.domain.salience.agreement import Agreement
+from app.domain.salience.llm_scoring import PROMPT_VERSION
+from app.services.monitoring.fleet_gauges import Figures
 from app.settings import settings
 from ops.checks.metrics_page import described
 from tests.alerts.watch import FOLDER, rules
@@ -43,6 +49,8 @@ def exported(api: Api, tmp_path: Path) -> Exported:
     for target in provider_health.list_targets(settings()):
         provider_health.record(target, None)
         provider_health.record(target, ProviderFailed(Reason.RATE_LIMITED, retry_after_seconds=3600), 45)
+    compared = Agreement("m", PROMPT_VERSION, 20, 0.7, 0.1)
+    client().set(FIGURES, msgspec.json.encode(Figures(rating_agreement=[compared])))
     api.service.tenant()
     for source in heartbeats.SOURCES:
         heartbeats.record_heartbeat(source)
