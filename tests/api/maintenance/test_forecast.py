@@ -26,7 +26,8 @@ def test_ninety_days_are_told_by_date_and_tier(api: Api) -> None:
     assert api.request("PUT", "/v1/policy", json={"policy": fading}).status_code == 200
     api.remember({"text": "x", "salience": 0.5}, {"text": "y", "salience": 0.5})
     found = ask(api)
-    assert found.keys() == {"as_of", "days"}
+    assert found.keys() == {"as_of", "keep_chance_above", "days"}
+    assert found["keep_chance_above"] is None, "the policy decides by salience"
     today = datetime.fromisoformat(found["as_of"]).date()
     assert [date.fromisoformat(day["date"]) for day in found["days"]] == [today + timedelta(days=n) for n in range(91)]
     assert found["days"][0] == {"date": today.isoformat(), "active": 2, "archived": 0, "cold": 0, "deleted": 0}

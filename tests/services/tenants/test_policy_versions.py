@@ -16,6 +16,7 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
 from app.domain.strength import importance
+from app.domain.tiers.protection import FORMER_SALIENCE
 from app.errors import Conflict, FieldError, Invalid, NotFound
 from app.services.jobs import queue
 from app.services.memories import memories
@@ -207,14 +208,14 @@ def tier_by_hand(times: Timeline, held: states.StoredStates, row: int, moment: f
     young = moment - one.created_at[0] < protection.grace_days * DAY_SECONDS
     if young or worth > protection.grace_importance_above or one.access_count[0] > protection.uses_above:
         return "active"
-    if one.salience[0] > protection.salience_above:
+    if one.salience[0] > era.policy.rules.former_salience:  # these memories have no keep chance
         return "active"
     if (
         strength < tiers.deleted_below
         and moment - one.created_at[0] > tiers.deleted_after_days * DAY_SECONDS
         and worth < tiers.deleted_importance_below
         and one.access_count[0] < tiers.deleted_uses_below
-        and one.salience[0] < tiers.deleted_salience_below
+        and one.salience[0] < FORMER_SALIENCE
     ):
         return "deleted"
     if strength < tiers.cold_below:
