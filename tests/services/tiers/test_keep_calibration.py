@@ -84,11 +84,7 @@ def test_the_night_finds_the_threshold_of_the_target_share(service: Service) -> 
 
 def test_holds_marks_and_the_caller_s_salience_come_first(service: Service) -> None:
     tenant = service.tenant(Policy.model_validate({"tiers": {"target_active_share": 0.5}}))
-    protected: list[dict[str, Any]] = [
-        {"tags": ["promise"], "chance": 0.05},
-        {"salience": 0.5},
-        {"tags": ["legal"], "chance": 0.05},
-    ]
+    marked: list[dict[str, Any]] = [{"tags": [tag], "chance": 0.05} for tag in ("promise", "legal")]
     ids = old_memories(service, tenant, *marked, {"salience": 0.5}, *({"chance": chance} for chance in CHANCES[:3]))
     found = calibrate(tenant)
     assert found.share == 0.5, "the protected ones are half of the memories"
