@@ -49,9 +49,12 @@ def main(arguments: Sequence[str]) -> int:
     ):
         _show_areas(name, talks, scores)
     intercept, slope = fitting.calibrate(talks, by_talk)
-    unfitted = fitting.calibrate_left_out(talks, by_talk)
-    _show_kept(talks, unfitted)
-    _show_reliability(talks, unfitted)
+    if len(talks) > 1:
+        unfitted = fitting.calibrate_left_out(talks, by_talk)
+        _show_kept(talks, unfitted)
+        _show_reliability(talks, unfitted)
+    else:
+        print("\nkept and reliability: at least two conversations are needed, since each is left out once")
     _, by_salience = fitting.calibrate(talks, [group.salience for group in talks])
     print(f"\nlog-odds of mattering that a salience higher by 1 adds: {by_salience:.1f} (shipped {SALIENCE_SLOPE:g})")
     fit = fitting.fit_weights(groups)

@@ -38,6 +38,6 @@ def test_a_missing_file_and_a_wrong_policy_are_named_before_a_server_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--data", str(tmp_path / "nothing.jsonl")]) == 2
-    assert "nothing.jsonl" in capsys.readouterr().err
+    assert "nothing.jsonl" in capsys.readouterr().err.replace("\n", "")
     assert main(["--policy", '{"protection": {"salience_over": 1}}']) == 2
     assert "protection.salience_over" in capsys.readouterr().err

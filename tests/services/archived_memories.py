@@ -46,7 +46,7 @@ def fade(service: Service, ids: Sequence[UUID], days: float = LONG_AGO_DAYS) -> 
     service.rows(
         "UPDATE memory_state SET created_at = created_at - d, accessed_at = accessed_at - d, "
         "anchored_at = anchored_at - d, restored_at = restored_at - d, next_due_at = '-infinity', "
-        "salience = 0.1, kind = 0 "
+        "salience = 0.1, keep_chance = 0.05, kind = 0 "
         "FROM make_interval(secs => %s) AS d WHERE memory_id = ANY (%s)",
         days * 86_400,
         list(ids),

@@ -83,7 +83,7 @@ def test_a_dry_run_tells_the_effects_and_changes_nothing(api: Api) -> None:
     assert (found["version"], found["latest_version"]) == (2, 1)
     assert found["changes"] == [{"field": "tiers.archived_below", "from": 0.3, "to": 0.9}]
     effects = found["effects"]
-    assert effects.keys() == {"memories", "complete", "tiers", "moves", "sample", "later", "lost"}
+    assert effects.keys() == {"memories", "complete", "tiers", "moves", "sample", "later", "found_threshold", "lost"}
     assert effects["memories"] == sum(effects["tiers"]["after"].values()) == 60
     assert effects["complete"]
     [move] = [one for one in effects["moves"] if one["from"] == "active"]

@@ -53,6 +53,16 @@ SHOWN: dict[str, str] = {
     "ranking.rerank": "services/search/test_rerank.py::test_the_policy_may_ask_for_it_and_the_search_may_refuse",
     "budget.tokens": "services/tenants/test_budget.py::test_a_tenants_own_limit_counts_where_it_is_smaller",
     "budget.cost": "services/tenants/test_field_effects.py::test_a_limit_of_cost_stops_a_tenant",
+    "privacy.identities": "privacy/test_identities.py::test_a_year_of_talk_loses_nothing_by_names_and_addresses",
+    "protection.keep_chance_above": (
+        "services/tiers/test_keep_calibration.py::test_a_change_of_protection_is_decided_again_by_the_next_sweep"
+    ),
+    "tiers.deleted_keep_chance_below": (
+        "domain/tiers/test_keep_rule.py::test_a_higher_threshold_archives_more_but_deletes_no_more"
+    ),
+    "tiers.target_active_share": (
+        "services/tiers/test_keep_calibration.py::test_the_night_finds_the_threshold_of_the_target_share"
+    ),
     "forgetting.by_content": "domain/strength/test_profile_hints.py::test_mnemex_weighs_by_topic",
     "forgetting.by_category": "domain/strength/test_profile_hints.py::test_mnemex_paces_by_category",
     "decay_from": "api/memories/test_live.py::test_what_fades_from_when_it_happened_is_under_its_policy_even_then",

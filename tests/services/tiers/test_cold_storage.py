@@ -318,4 +318,4 @@ def test_keys_that_the_key_store_lacks_are_told_with_what_to_do(chilled: Chilled
     [found] = doctor_stores.cold_keys()
     assert found.severity == "trouble"
     assert "2 memories of one tenant" in found.detail
-    assert "restore the newest dump of schema ebbing_keys (see ops/runbook.md)" in found.detail
+    assert "Restore the newest dump of schema ebbing_keys (see ops/runbook.md)" in found.detail
