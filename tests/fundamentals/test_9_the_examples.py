@@ -113,6 +113,9 @@ class Shop:
             case "hold" if names[1] != "place":
                 placed = self.run("hold", "place", "--subject", "ann", "--reason", "case 17", "--yes", "--json")
                 return str(json.loads(placed)["id"])
+            case "erase" | "export":
+                nature = "erasure" if names[0] == "erase" else "access"
+                return str(json.loads(self.run("privacy", "record", nature, "--law", "gdpr", "--json"))["request_id"])
             case "privacy":
                 erased = self.run("erase", "--thread", "none", "--yes", "--json")
                 return str(json.loads(erased)["erasure_id"])

@@ -31,7 +31,7 @@ MEANWHILE = "No sooner said than done."
 # Everything a rating must not change: only its findings and the start of decay may change. `scores` has its own bounds.
 REST = """
 SELECT memory.memory_id, to_jsonb(memory), to_jsonb(state) - ARRAY[
-  'salience', 'salience_source', 'kind', 'anchored_at', 'level', 'policy_version']
+  'salience', 'salience_source', 'keep_chance', 'next_due_at', 'kind', 'anchored_at', 'level', 'policy_version']
 FROM memories AS memory JOIN memory_state AS state USING (tenant_id, memory_id)
 WHERE tenant_id = %s ORDER BY memory_id
 """

@@ -78,6 +78,7 @@ def test_what_a_hold_keeps_is_in_the_report_with_its_ground(api: Api) -> None:
         "held": 1,
         "exports": 0,
         "open_erasures": 1,
+        "retention": [],
         "shortcuts": {"export": "POST /v1/subjects/ann", "erase": "DELETE /v1/subjects/ann"},
     }
 
