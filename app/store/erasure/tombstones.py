@@ -71,6 +71,8 @@ def enter_in_ledger(
 ) -> None:
     """Record a planned erasure in the ledger, which restores of the data don't overwrite, and advance the data's mark.
 
+    The transaction is the tenant's.
+
     A second call for an erasure adds its new memories, such as memories that a hold protected until then, to the entry
     and moves the entry to the end of the ledger: a backup made between the calls has to replay the entry again.
 
@@ -87,14 +89,19 @@ def enter_in_ledger(
         "thread": names.get("thread"),
         "cut": cut,
     }
-    driver_connection(tx).execute(_LOCK_MARK)
-    if driver_connection(tx).execute(_LEDGER, values).rowcount:
-        driver_connection(tx).execute(_MARK, values)
+    connection = driver_connection(tx)
+    connection.execute(_LOCK_MARK)
+    if connection.execute(_LEDGER, values).rowcount:
+        # Entries of all tenants count, and row-level security would hide those of others.
+        connection.execute(_BIND, {"tenant": ""})
+        connection.execute(_MARK, values)
+        connection.execute(_BIND, {"tenant": str(tenant_id)})
 
 
 # Serialise ledger writes: otherwise a dump could contain the mark of a later entry without the work of an earlier,
 # still uncommitted one.
 _LOCK_MARK: Final = "SELECT FROM ledger_mark FOR UPDATE"
+_BIND: Final = "SELECT set_config('ebbing.tenant', %(tenant)s, true)"
 # Don't advance the mark past earlier entries that still have to be replayed.
 _MARK: Final = """
 UPDATE ledger_mark AS mark SET seq = greatest(mark.seq, own.seq)
