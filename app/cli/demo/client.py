@@ -167,7 +167,7 @@ def _salience(api: Api, memories: Sequence[dict[str, object]], *, rated: bool, q
     repeated: list[dict[str, object]] = [
         {name: memory[name] for name in ("text", "speaker") if name in memory}
         for memory in memories
-        if "salience" not in memory
+        if "salience" not in memory and "thread" not in memory  # a turn's rating depends on the turns around it
     ]
     api.add(_ndjson(repeated[:REQUEST_MEMORIES]), f"demo-{token_hex(8)}")
     with progress("again", REQUEST_MEMORIES, quiet=quiet) as step:

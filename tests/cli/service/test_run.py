@@ -46,10 +46,10 @@ SHOWN = (
     ("ops/privacy.md", "Erase and export"),
 )
 EXPECTED = {
-    "Search and recall": ["Ann likes her tea green", "matched  ann", "<memories>\n", '"results":['],
+    "Search and recall": ["Ann likes her tea green", "matched    ann", "<memories>\n", '"results":['],
     "What fades, and when": ["archived", "protection.grace_days"],
     "Privacy": ["0 memories"],
-    "Ranking": ["matched  ann"],
+    "Ranking": ["matched    ann"],
     "Recall": ["<memories>\n", "accepted: 1 use"],
     "Look at strength and tiers": ["mnemex"],
     "Consolidation, supersession and self-tests": ["lru"],
