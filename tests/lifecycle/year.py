@@ -54,7 +54,7 @@ def policy(numbers: Numbers) -> Policy:
     parameters: dict[str, dict[str, Any]] = {
         "spec": {"law": numbers.law, "base_per_day": numbers.base_per_day},
         "mnemex": {"half_life_days": numbers.half_life_days},
-        "cmm": {"lambda_per_second": numbers.lambda_per_second},
+        "cmm": {"lambda_per_second": numbers.lambda_per_second, "age_from": "last_use"},
     }
     return Policy(
         forgetting=Forgetting(profile=numbers.profile, parameters=parameters[numbers.profile]),

@@ -59,7 +59,9 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
     assert requests.get(drill.tenant_id, erasure.erasure_id).status == "held"
     before = drill.service.rows("SELECT to_jsonb(hold) FROM holds AS hold")
     restore(drill)
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 1, requests and holds to compare: 2")
+    assert drill.unwell()["erasures"].startswith(
+        "The data is an older copy, with 1 erasures to replay, and 2 requests and holds to compare"
+    )
     expected = [(one.hold_id or one.erasure_id, one.outcome) for one in restore_replay.due()]
     assert expected == [(hold.hold_id, "unplaced"), (erasure.erasure_id, "due")]
     assert in_force(drill) == [], "a dry run changes nothing"
@@ -185,7 +187,9 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")
     assert stored_holds(drill) == []
     restore(drill)
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
+    assert drill.unwell()["erasures"].startswith(
+        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+    )
     assert [(one.hold_id, one.memories, one.outcome) for one in restore_replay.due()] == [
         (hold.hold_id, 2, "unreleased")
     ]
@@ -219,7 +223,7 @@ def test_an_older_key_store_gets_what_is_in_force_and_loses_what_is_over(drill: 
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
     assert stored_holds(drill) == [over.hold_id]
-    assert "the key store is older than the data" in drill.unwell()["erasures"]
+    assert "The key store is older than the data" in drill.unwell()["erasures"]
     ledger.accept_key_store()
     assert drill.unwell() == {}
     assert stored_holds(drill) == [hold.hold_id]

@@ -74,7 +74,9 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     log = drill.service.rows(LOG)
     restore(drill)
     assert shown(drill.service) == ["ann", "bob"]
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
+    assert drill.unwell()["erasures"].startswith(
+        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+    )
     with Api(drill.service) as api:
         assert api.get("/readyz", key=None).status_code == 503
         assert api.get("/v1/memories", key="any").status_code == 503
@@ -200,7 +202,9 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     drill.dump()
     requests.cancel(drill.tenant_id, asked.erasure_id, "key")
     restore(drill)
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 0, requests and holds to compare: 1")
+    assert drill.unwell()["erasures"].startswith(
+        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+    )
     assert [(one.erasure_id, one.memories, one.outcome) for one in restore_replay.due()] == [
         (asked.erasure_id, 2, "open")
     ]
@@ -309,7 +313,7 @@ def test_an_older_key_store_gets_what_is_open_and_loses_what_is_over(drill: Dril
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
     assert backed_up_requests(drill.service) == [over.erasure_id]
-    assert "the key store is older than the data" in drill.unwell()["erasures"]
+    assert "The key store is older than the data" in drill.unwell()["erasures"]
     ledger.accept_key_store()
     assert drill.unwell() == {}
     assert backed_up_requests(drill.service) == [asked.erasure_id]
@@ -345,7 +349,7 @@ def test_what_was_open_when_the_schema_changed_is_kept(drill: Drill) -> None:
     requests.cancel(drill.tenant_id, over.erasure_id, "key")
     # Later revisions added columns, which are empty in these requests, or 0.
     found = (
-        "SELECT erasure_id, jsonb_strip_nulls(asked) - 'texts_redacted', jsonb_strip_nulls(logged) "
+        "SELECT erasure_id, jsonb_strip_nulls(asked) - 'texts_redacted' - 'arrived_at', jsonb_strip_nulls(logged) "
         "FROM ebbing_keys.erasure_requests ORDER BY erasure_id"
     )
     before = drill.service.rows(found)

@@ -49,7 +49,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         assert ready.status_code == 503
         [unwell] = [one for one in ready.json()["dependencies"] if not one["well"]]
         assert unwell["name"] == "erasures"
-        assert unwell["detail"].startswith("erasures to replay: 1")
+        assert unwell["detail"].startswith("The data is an older copy, with 1 erasures to replay")
         assert "ebbing privacy replay" in unwell["detail"]
         for method, path in (("POST", "/v1/memories"), ("POST", "/v1/search"), ("GET", "/v1/memories")):
             refused = api.request(method, path, key="any")
@@ -206,7 +206,7 @@ def test_without_the_key_store_it_says_so_and_serves_nobody(drill: Drill) -> Non
     drill.restore()
     drill.service.rows("DROP SCHEMA ebbing_keys CASCADE")
     forget()
-    assert "the key store is missing" in drill.unwell()["erasures"]
+    assert "The key store is missing" in drill.unwell()["erasures"]
     with pytest.raises(NotReplayed):
         ledger.check()
 
@@ -218,7 +218,7 @@ def test_an_older_key_store_is_said_to_be_one(drill: Drill) -> None:
     drill.dump()
     (drill.folder / "keys.dump").write_bytes(older)
     drill.restore()
-    assert "the key store is older than the data" in drill.unwell()["erasures"]
+    assert "The key store is older than the data" in drill.unwell()["erasures"]
     ledger.accept_key_store()
     assert drill.unwell() == {}
 
@@ -234,7 +234,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     drill.dump_keys()
     drill.restore()
     assert drill.people() == ["ann", "bob"]
-    assert drill.unwell()["erasures"].startswith("erasures to replay: 1")
+    assert drill.unwell()["erasures"].startswith("The data is an older copy, with 1 erasures to replay")
     outcomes = [done.outcome for done in restore_replay.replay()]
     assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")

@@ -279,6 +279,7 @@ def test_data_of_the_version_before_migrate_beside_a_newer_key_store(drill: Dril
     drill.dump()
     drill.restore()
     rows = drill.service.rows
+    migrate.downgrade(drill.service.database_url, "0047")
     rows("DROP POLICY tenant_or_all ON jobs")
     rows("DROP VIEW privacy_request_days")
     for column in ("partial_sent_at", "partial_recorded_at", "partial_recorded_by"):
