@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints a Chromium for `make test-ui`: one that is named or installed, else one that it installs itself.
+# Prints a Chromium for `make test-ui`: the one that is named or installed; without one, it installs one.
 # Usage: find_chromium.sh PYTHON, the interpreter that has playwright
 set -eu
 

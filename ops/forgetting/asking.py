@@ -29,7 +29,7 @@ RESULTS: Final = 10
 _EVERYTHING: Final = 1_000_000
 
 
-class Asked:
+class AskedTenant:
     """A conversation's questions, asked of a tenant that has forgotten nothing.
 
     The candidates of each question are gathered once, without the usual limit of their number. A ranking over a part of

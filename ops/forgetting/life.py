@@ -1,4 +1,4 @@
-"""Let a conversation be told to a simulated tenant at its own times, and let time pass until its questions."""
+"""Send a conversation to a simulated tenant at its own times, and pass time until its questions."""
 
 from __future__ import annotations
 

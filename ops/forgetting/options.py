@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from app.domain.dynamics.profiles import PROFILES
 from ops.forgetting.life import USAGES
 from ops.recall.dataset import INVENTED
+from ops.recall.options import parse_count, parse_policy
 from ops.recall.readers.choice import READERS
 
 DAYS: Final = 365
@@ -66,16 +66,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--leave-out", action="append", metavar="CATEGORY", help=left_out)
     add("--usage", action="append", choices=USAGES, help="model of uses; repeatable. Default: both")
     add("--profile", action="append", choices=PROFILES, help="profile to measure; repeatable. Default: all")
-    add("--policy", type=_policy, metavar="JSON", default={}, help="policy fields that replace the defaults")
-    add("--days", type=_count, default=DAYS, help=f"days between the last turn and the questions. Default: {DAYS}")
+    add("--policy", type=parse_policy, metavar="JSON", default={}, help="policy fields that replace the defaults")
+    add("--days", type=parse_count, default=DAYS, help=f"days between the last turn and the questions. Default: {DAYS}")
     add(
         "--night-days",
-        type=_count,
+        type=parse_count,
         default=NIGHT_DAYS,
         help=f"days between two nights while memories are used. Default: {NIGHT_DAYS}",
     )
     add("--seed", type=int, default=SEED, help=f"seed of ids and random orders. Default: {SEED}")
-    add("--check", type=_count, metavar="N", help="repeat N points of the curves with tenants that store only the kept")
+    add(
+        "--check",
+        type=parse_count,
+        metavar="N",
+        help="repeat N points of the curves with tenants that store only the kept",
+    )
     add("--json", type=Path, metavar="FILE", help="write all figures to this file")
     add("--svg", type=Path, metavar="FILE", help="write the curves to this file")
     given = parser.parse_args(arguments)
@@ -84,19 +89,3 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     given.profile = list(dict.fromkeys(given.profile or PROFILES))
     given.leave_out = [name for name in given.leave_out or ["adversarial"] if name != NONE]
     return given
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
-    return int(text)
-
-
-def _policy(text: str) -> dict[str, Any]:
-    try:
-        policy = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"isn't JSON: {error}") from error
-    if not isinstance(policy, dict):
-        raise argparse.ArgumentTypeError('must be a JSON object, such as {"protection": {"salience_above": 0.3}}')
-    return policy

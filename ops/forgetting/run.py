@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ops.forgetting import curves
-from ops.forgetting.asking import Asked, ask_tenant
+from ops.forgetting.asking import AskedTenant, ask_tenant
 from ops.forgetting.curves import SHARES, Bools, Floats, Order
 from ops.forgetting.life import Life, Plan, Usage
 from ops.recall.dataset import Conversation, Question, Size
@@ -115,7 +115,7 @@ def _measure_talk(
     name = conversation.conversation
     lived = partial(_live, conversation, wanted.plan, say)
     keep_all = lived("none", None)
-    asked = Asked(keep_all, questions)
+    asked = AskedTenant(keep_all, questions)
     reference = asked.recall(np.ones(len(keep_all.memories), bool))
     fixed = _fixed_orders(keep_all, asked, wanted.plan.seed)
     seen: dict[bytes, Floats] = {}
@@ -153,7 +153,7 @@ def _live(conversation: Conversation, plan: Plan, say: Say, usage: Usage, profil
     return life
 
 
-def _fixed_orders(life: Life, asked: Asked, seed: int) -> dict[str, list[Order]]:
+def _fixed_orders(life: Life, asked: AskedTenant, seed: int) -> dict[str, list[Order]]:
     """Return the orders that don't depend on uses; of `random`, several."""
     chance = np.random.default_rng(seed)
     count = len(life.memories)
@@ -167,7 +167,7 @@ def _fixed_orders(life: Life, asked: Asked, seed: int) -> dict[str, list[Order]]
     }
 
 
-def _curve(asked: Asked, order: Order, seen: dict[bytes, Floats]) -> dict[str, Floats]:
+def _curve(asked: AskedTenant, order: Order, seen: dict[bytes, Floats]) -> dict[str, Floats]:
     """Return the measures for every share of an order; `seen` has what other orders have asked already."""
     found, kept_evidence = [], []
     for share in SHARES:

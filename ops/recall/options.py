@@ -76,7 +76,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     data = "a file or folder; repeatable: datasets have equal weight in the mean. Default: the invented dataset"
     add("--data", type=Path, metavar="PATH", action="append", help=data)
     add("--reader", choices=READERS, help="read every --data with this reader, whatever its content")
-    add("--limit-questions", type=_count, metavar="N", help="ask N evenly spread questions per conversation")
+    add("--limit-questions", type=parse_count, metavar="N", help="ask N evenly spread questions per conversation")
     add(
         "--leave-out",
         action="append",
@@ -105,7 +105,7 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
 
 def _add_service(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--policy", type=_policy, metavar="JSON", default={}, help="the tenants' policy, if not the default")
+    add("--policy", type=parse_policy, metavar="JSON", default={}, help="the tenants' policy, if not the default")
     roles = "send a speaker's role in the field role (default), as the speaker, or not at all"
     add("--roles", choices=ROLES, default=ROLES[0], help=roles)
     add("--no-threads", dest="threads", action="store_false", help="send memories without their threads")
@@ -121,19 +121,21 @@ def _floor(text: str, modes: Sequence[str]) -> tuple[str, float]:
 
 
 def _cutoffs(text: str) -> tuple[int, ...]:
-    found = tuple(_count(part) for part in text.split(","))
+    found = tuple(parse_count(part) for part in text.split(","))
     if max(found) > RESULTS_MAX:
         raise argparse.ArgumentTypeError(f"a search returns at most {RESULTS_MAX} results")
     return found
 
 
-def _count(text: str) -> int:
+def parse_count(text: str) -> int:
+    """Return the whole number above 0 that an option states."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
     return int(text)
 
 
-def _policy(text: str) -> dict[str, Any]:
+def parse_policy(text: str) -> dict[str, Any]:
+    """Return the policy fields that an option states as a JSON object."""
     try:
         policy = json.loads(text)
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class Asked:
+class Request:
     """A received request."""
 
     method: str
@@ -41,8 +41,8 @@ class Stub:
     """Replies by `METHOD /path` (without the query): one reply, a list used in turn, or a function of the request."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
-        self.replies: dict[str, Reply | list[Reply] | Callable[[Asked], Reply]] = {}
+        self.asked: list[Request] = []
+        self.replies: dict[str, Reply | list[Reply] | Callable[[Request], Reply]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
@@ -51,7 +51,7 @@ class Stub:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    def reply(self, asked: Asked) -> Reply:
+    def reply(self, asked: Request) -> Reply:
         self.asked.append(asked)
         found = self.replies.get(
             f"{asked.method} {asked.path.partition('?')[0]}", Reply(404, problem(404, "not-found"))
@@ -82,7 +82,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = stub.reply(Asked(self.command, self.path, headers, body))
+            reply = stub.reply(Request(self.command, self.path, headers, body))
             if reply.status is None:
                 self.connection.close()
                 return

@@ -48,7 +48,7 @@ def command_at(names: tuple[str, ...]) -> TyperCommand | TyperGroup:
 
 
 def examples(names: tuple[str, ...]) -> list[str]:
-    """Return the commands of a help's examples, without what they are piped to."""
+    """Return the commands of a help's examples, without the pipes that follow them."""
     lines = (command_at(names).epilog or "").splitlines()
     return [line.strip().removeprefix("$ ") for line in lines if line.strip().startswith("$ ")]
 

@@ -19,7 +19,7 @@ KEY = "sk-test-0123456789"
 
 
 @dataclass
-class Asked:
+class Calls:
     """The fake provider and its client; `slept` lists the backoff waits, which are recorded, not performed."""
 
     fake: FakeProvider
@@ -37,10 +37,10 @@ def to(url: str, slept: list[float] | None = None, **more: Any) -> Provider:
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
+def asked() -> Iterator[Calls]:
     """A new provider and a new client of it."""
     with provider() as fake:
         slept: list[float] = []
         client = to(fake.url, slept)
-        yield Asked(fake, client, slept)
+        yield Calls(fake, client, slept)
         client.close()

@@ -36,7 +36,7 @@ def test_nothing_accepted_is_lost_when_redis_is_killed(
             refused = answers(tenants, "503")
             plant.kill_server(plant.redis)
             until(lambda: plant.readiness().get("redis") is False, "readiness names Redis")
-            until(lambda refused=refused: answers(tenants, "503") > refused, "clients are told to come again")  # type: ignore[misc]
+            until(lambda refused=refused: answers(tenants, "503") > refused, "clients get 503")  # type: ignore[misc]
             plant.start_server(plant.redis)
             plant.flush_redis(flushed)
         more_is_accepted(tenants)

@@ -43,7 +43,7 @@ class Page(msgspec.Struct):
     next_cursor: str | None
 
 
-class Found(msgspec.Struct):
+class SearchResult(msgspec.Struct):
     """A search result."""
 
     id: str
@@ -98,7 +98,7 @@ class Client:
     def page(self, **query: str | int) -> Page:
         return read(self.http.get("/v1/memories", params=query), Page)
 
-    def search(self, query: str, **fields: Any) -> list[Found]:
+    def search(self, query: str, **fields: Any) -> list[SearchResult]:
         """Return the best memories for a query, best first. Fields are those of the API: `limit`, `tags`, and so on."""
         return read(self.http.post("/v1/search", json={"query": query, **fields}), _Results).results
 
@@ -113,7 +113,7 @@ class Client:
 
 
 class _Results(msgspec.Struct):
-    results: list[Found]
+    results: list[SearchResult]
 
 
 def read(answer: httpx.Response, shape: type[T]) -> T:

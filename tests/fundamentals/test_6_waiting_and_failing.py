@@ -94,8 +94,8 @@ def test_metrics_tell_an_operator_how_it_goes(service: Service, ebbing: Client) 
     assert metrics()["ebbing_stored_memories_total"] >= 1
     assert metrics()['ebbing_ingest_accepted_total{outcome="accepted"}'] >= 1
     assert metrics()["ebbing_stores_reachable"] == 1
-    until(lambda: metrics().get('ebbing_lane_silent_seconds{lane="embed"}', 60) < 15, "the lane's worker is heard of")
-    until(lambda: metrics().get("ebbing_beat_silent_seconds", 60) < 15, "beat is heard of")
+    until(lambda: metrics().get('ebbing_lane_silent_seconds{lane="embed"}', 60) < 15, "heartbeats of the lane's worker")
+    until(lambda: metrics().get("ebbing_beat_silent_seconds", 60) < 15, "heartbeats of beat")
 
 
 def test_readiness_names_what_the_service_leans_on(service: Service) -> None:

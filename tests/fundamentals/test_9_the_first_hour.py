@@ -133,8 +133,8 @@ def used(client: Client) -> bool:
 
 
 def test_the_chat_loop_remembers_an_earlier_conversation(run: Run, stored: Callable[[], None], ebbing: Client) -> None:
-    told = run(EXAMPLES / "chat_loop.py", typed="My son Max is allergic to peanuts.\n\n")
-    assert told.count("Assistant: I will remember that.") == 1
+    replies = run(EXAMPLES / "chat_loop.py", typed="My son Max is allergic to peanuts.\n\n")
+    assert replies.count("Assistant: I will remember that.") == 1
     stored()
     asked = run(EXAMPLES / "chat_loop.py", typed="What can I bake for Max?\n")
     assert "Assistant: You told me: My son Max is allergic to peanuts.\n" in asked

@@ -20,7 +20,7 @@ def test_names_in_texts_are_redacted_again(drill: Drill) -> None:
     hold = legal_holds.place_hold(drill.tenant_id, Scope(subject="bob"), "claim against Ann", "key")
     drill.dump()
     drill.erase(subject="ann")
-    drill.erase(subject="carl")  # nothing is stored about Carl besides the reason
+    drill.erase(subject="carl")  # only the reason mentions Carl
     redacted = [(REDACTED,), (REDACTED,), ("monthly run",)]
     assert drill.service.rows(REASONS) == redacted
     drill.dump_keys()

@@ -84,7 +84,7 @@ class FakeProvider:
 
         threading.Thread(target=away, daemon=True).start()
 
-    def note(self, connection: socket.socket) -> None:
+    def count_connection(self, connection: socket.socket) -> None:
         with self.control.lock:
             self._open.add(connection)
             self.control.connections += 1
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.server.fake.note(self.connection)
+        self.server.fake.count_connection(self.connection)
 
     def finish(self) -> None:
         with suppress(OSError):

@@ -63,7 +63,7 @@ OTHERS = {
     ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",
     ("app/services/privacy/rights_overview.py", "lock_shared"): "locks both exclusively or shared to request erasures",
 }
-"""Services that call one of these functions nevertheless, by path and function, with the reason."""
+"""Services that may call one of these functions, by path and function, with the reason."""
 
 ERASURES = "app/services/erasure/"
 """Erasures lock exclusively and over several transactions; they keep their own books."""

@@ -17,7 +17,7 @@ from tests.services.aged import Aged, aged
 __all__ = ["aged", "chilled"]
 
 MASTER_KEY = "a master key of tests, as long as it must be"
-LONG = "The first sentence is short. " + "What follows goes on and on, as if it would never end. " * 60
+LONG = "The first sentence is short. " + "The second one is long, and it continues without an end. " * 60
 HELD = "text, entities, metadata"
 
 

@@ -198,5 +198,5 @@ def _reference(name: str) -> Json:
 
 
 def _referenced(value: object) -> str | None:
-    """Return the name of the schema whose example a value stands for, or None."""
+    """Return the name of the schema whose example replaces this value, or None."""
     return value[1:] if isinstance(value, str) and value.startswith("@") else None

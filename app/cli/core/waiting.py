@@ -1,4 +1,4 @@
-"""Show on a terminal what a command waits for, if it takes longer than a moment."""
+"""Name on a terminal the cause of a command's wait, if it takes longer than a moment."""
 
 from __future__ import annotations
 

@@ -111,9 +111,9 @@ def test_searches_and_recalls_omit_a_memory_from_its_time_on(api: Api) -> None:
         {"text": "The spare key is under the blue pot", "expires_at": FUTURE},
         {"text": "The spare key is under the green pot"},
     )
-    assert {each["id"] for each in found(api)} == {ended, open_ended}
+    assert {each["id"] for each in search_keys(api)} == {ended, open_ended}
     api.service.rows("UPDATE memories SET expires_at = now() WHERE memory_id = %s", ended)
-    assert {each["id"] for each in found(api)} == {open_ended}
+    assert {each["id"] for each in search_keys(api)} == {open_ended}
     recalled = (
         api.post("/v1/recall", json={"messages": [{"role": "user", "content": "Where is the spare key?"}]})
         .raise_for_status()
@@ -122,6 +122,6 @@ def test_searches_and_recalls_omit_a_memory_from_its_time_on(api: Api) -> None:
     assert "blue" not in str(recalled)
 
 
-def found(api: Api) -> list[dict[str, Any]]:
+def search_keys(api: Api) -> list[dict[str, Any]]:
     answer = api.post("/v1/search", json={"query": "spare key pot"}).raise_for_status().json()
     return list(answer["results"])

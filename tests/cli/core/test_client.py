@@ -9,7 +9,7 @@ import pytest
 from app.cli.core.client import Api, ApiRefusal, pages
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 FULL = Reply(429, problem(429, "backlog-full"), {"Retry-After": "2"})
 AWAY = Reply(503, problem(503, "unavailable"))
@@ -108,7 +108,7 @@ def test_what_another_try_cannot_help_is_not_tried_again(stub: Stub, client: Cli
 
 
 def test_a_list_is_read_to_its_end(stub: Stub, client: Client) -> None:
-    def page(asked: Asked) -> Reply:
+    def page(asked: Request) -> Reply:
         if "cursor=c1" in asked.path:
             return Reply(200, {"tenants": [{"name": "b"}], "next_cursor": None})
         return Reply(200, {"tenants": [{"name": "a"}], "next_cursor": "c1"})

@@ -1,4 +1,4 @@
-"""The line that shows what a command waits for."""
+"""The line that names the cause of a command's wait."""
 
 from __future__ import annotations
 

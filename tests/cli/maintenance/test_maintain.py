@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 JOB = "GET /v1/jobs/j1"
 NOTHING = {"looked_at": 0, "active": 0, "archived": 0, "cold": 0, "deleted": 0}
@@ -57,7 +57,7 @@ def test_a_job_that_fails_fails_the_command(cli: Cli, api: Stub, status: str) ->
     assert (done.code, json.loads(done.out)["status"]) == (1, status)
 
 
-def pages(asked: Asked) -> Reply:
+def pages(asked: Request) -> Reply:
     """Reply with three changes on two pages."""
     changes = [{"id": f"m{n}", "from": "active", "to": "cold", "rule": "decay", "why": f"weak {n}"} for n in range(3)]
     if "cursor" not in asked.json:

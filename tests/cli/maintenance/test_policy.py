@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 PUT = "PUT /v1/policy"
 TIERS = {"active": 1204, "archived": 2, "cold": 0, "deleted": 0}
@@ -42,7 +42,7 @@ EFFECTS: dict[str, Any] = {
 }
 
 
-def answer(asked: Asked) -> Reply:
+def answer(asked: Request) -> Reply:
     if asked.json.get("dry_run"):
         return Reply(200, outcome(effects=EFFECTS))
     return Reply(200, outcome(latest_version=2, job_id="j1"))
@@ -78,7 +78,7 @@ def test_the_policy_is_shown_field_by_field(cli: Cli, api: Stub) -> None:
 
 
 def test_versions_are_listed_over_all_pages(cli: Cli, api: Stub) -> None:
-    def page(asked: Asked) -> Reply:
+    def page(asked: Request) -> Reply:
         version, following = (1, None) if "cursor=2" in asked.path else (2, "2")
         rows = [{"version": version, "effective_at": None if version == 1 else AT, "status": "past"}]
         return Reply(200, {"versions": rows, "next_cursor": following})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 START = "POST /v1/maintenance/reembed"
 JOB = "GET /v1/jobs/j1"
@@ -73,7 +73,7 @@ def every(*left: tuple[int, int]) -> Any:
     """Reply as a service with two tenants to re-embed; each count returns the next of these (memories, tenants)."""
     counts = list(left)
 
-    def reply(asked: Asked) -> Reply:
+    def reply(asked: Request) -> Reply:
         if not asked.json.get("dry_run"):
             return Reply(202, {"job_ids": ["j1", "j2"]})
         memories, tenants = counts.pop(0) if len(counts) > 1 else counts[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub
+from tests.cli.stub import Reply, Request, Stub
 
 NIGHT = "/v1/schedule/night"
 
@@ -53,7 +53,7 @@ def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> N
 
 
 def test_its_dry_run_shows_all_pages_as_one_by_step(cli: Cli, api: Stub) -> None:
-    def pages(asked: Asked) -> Reply:
+    def pages(asked: Request) -> Reply:
         def page(part: str, note: str | None, following: str | None, *ids: str) -> Reply:
             counts = {"cold": len(ids)} if ids else {}
             printed = {"from": "archived", "to": "cold", "rule": "decay", "why": "weak"}

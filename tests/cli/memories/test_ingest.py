@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 
-def accept(asked: Asked) -> Reply:
+def accept(asked: Request) -> Reply:
     return Reply(202, {"ids": [str(uuid4()) for _ in asked.lines], "request_id": "r"})
 
 
@@ -96,7 +96,7 @@ def test_a_line_that_is_no_memory_is_named_before_its_batch_is_sent(
 
 def test_a_refused_memory_is_named_by_file_line_field_limit_and_value(cli: Cli, api: Stub, folder: Path) -> None:
     wrong = {"field": "[1].text", "message": "is too long in bytes", "value": 40000, "limit": 32768}
-    api.replies["POST /v1/memories"] = [accept(Asked("", "", {}, b"{}")), Reply(422, problem(422, "invalid", wrong))]
+    api.replies["POST /v1/memories"] = [accept(Request("", "", {}, b"{}")), Reply(422, problem(422, "invalid", wrong))]
     name = lines(folder / "a.jsonl", {"text": "1"}, {"text": "2"}, {"text": "3"}, {"text": "4"})
     done = cli("ingest", name, "--batch", "2")
     assert done.code == 1
@@ -200,7 +200,7 @@ def test_a_chat_on_one_long_line_is_sent(cli: Cli, api: Stub, folder: Path) -> N
 
 def test_a_full_backlog_is_waited_out(cli: Cli, api: Stub, folder: Path, pauses: list[float]) -> None:
     full = Reply(429, problem(429, "backlog-full"), {"Retry-After": "3"})
-    api.replies["POST /v1/memories"] = [full, accept(Asked("", "", {}, b"{}"))]
+    api.replies["POST /v1/memories"] = [full, accept(Request("", "", {}, b"{}"))]
     assert cli("ingest", lines(folder / "a.jsonl", {"text": "1"})).code == 0
     assert pauses == [3]
 

@@ -1,4 +1,4 @@
-"""Commands on a subject that no memory has propose near names, and go on only if told to."""
+"""Commands on a subject that no memory has propose near names, and continue only after confirmation."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from app.domain.prompts import PromptMessage
 from app.domain.salience.llm_scoring import ANSWER_SCHEMA
 from app.errors import Misconfigured
 from app.settings import OPENAI_URL, Settings
-from tests.clients.asked import KEY, QUICK, Asked, asked, to
+from tests.clients.asked import KEY, QUICK, Calls, asked, to
 from tests.provider.server import provider
 from tests.waiting import PATIENCE_SECONDS
 
@@ -41,7 +41,7 @@ def failure(call: Callable[[], Any]) -> ProviderFailed:
     return failed.value
 
 
-def test_a_chat_is_asked_for_json_by_a_schema(asked: Asked) -> None:
+def test_a_chat_is_asked_for_json_by_a_schema(asked: Calls) -> None:
     reply = chat(asked.provider)
     assert reply.content == '{"memories": []}'
     assert reply.problem is None
@@ -51,7 +51,7 @@ def test_a_chat_is_asked_for_json_by_a_schema(asked: Asked) -> None:
     assert (body["model"], body["max_completion_tokens"], body["messages"]) == ("small", 500, CHAT)
 
 
-def test_nothing_is_sent_but_what_is_needed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_but_what_is_needed(asked: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-somebody-else")
@@ -85,12 +85,12 @@ def test_nothing_is_sent_but_what_is_needed(asked: Asked, monkeypatch: pytest.Mo
         ("no_choice", Reason.GARBAGE),
     ],
 )
-def test_each_failure_has_its_name(asked: Asked, mode: str, reason: Reason) -> None:
+def test_each_failure_has_its_name(asked: Calls, mode: str, reason: Reason) -> None:
     asked.fake.control.set(mode=mode)
     assert failure(lambda: chat(asked.provider)).reason is reason
 
 
-def test_an_address_that_is_refused_is_named(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_is_refused_is_named(asked: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.clients.llm.egress._resolve", lambda _host, _port: ["169.254.169.254"])
     url = asked.fake.url.replace("127.0.0.1", "models.example")
     client = Provider(url, KEY, Allowed(frozenset({"models.example"})))
@@ -100,26 +100,26 @@ def test_an_address_that_is_refused_is_named(asked: Asked, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("bad_request", Reason.BAD_REQUEST), ("html", Reason.GARBAGE)])
-def test_vectors_fail_by_the_same_names(asked: Asked, mode: str, reason: Reason) -> None:
+def test_vectors_fail_by_the_same_names(asked: Calls, mode: str, reason: Reason) -> None:
     asked.fake.control.set(mode=mode)
     assert failure(lambda: asked.provider.vectors("m", [SECRET], dimensions=4, patience=ONCE)).reason is reason
 
 
 @pytest.mark.parametrize("mode", ["hang", "trickle", "trickle_head"])
-def test_a_slow_answer_is_a_timeout(asked: Asked, mode: str) -> None:
+def test_a_slow_answer_is_a_timeout(asked: Calls, mode: str) -> None:
     """With more time, the answer would arrive eventually, or break off."""
     asked.fake.control.set(mode=mode)
     assert failure(lambda: chat(asked.provider, Patience(0.3))).reason is Reason.TIMEOUT
 
 
-def test_who_refuses_connections_is_unreachable(asked: Asked) -> None:
+def test_who_refuses_connections_is_unreachable(asked: Calls) -> None:
     asked.fake.refuse()
     assert failure(lambda: chat(asked.provider)).reason is Reason.UNREACHABLE
     asked.fake.listen()
     assert chat(asked.provider).problem is None
 
 
-def test_cut_short_and_refused_answers_say_so_and_cost(asked: Asked) -> None:
+def test_cut_short_and_refused_answers_say_so_and_cost(asked: Calls) -> None:
     for mode, problem in (("truncated", Reason.TRUNCATED), ("refusal", Reason.REFUSED)):
         asked.fake.control.set(mode=mode)
         reply = chat(asked.provider)
@@ -127,7 +127,7 @@ def test_cut_short_and_refused_answers_say_so_and_cost(asked: Asked) -> None:
         assert reply.usage.input_tokens > 0
 
 
-def test_cost_is_estimated_where_it_is_not_told(asked: Asked) -> None:
+def test_cost_is_estimated_where_it_is_not_told(asked: Calls) -> None:
     asked.fake.control.set(mode="no_usage")
     assert chat(asked.provider).usage == Usage(calls=1, input_tokens=10, output_tokens=4)
 
@@ -135,7 +135,7 @@ def test_cost_is_estimated_where_it_is_not_told(asked: Asked) -> None:
 # --- F12 ---
 
 
-def test_a_retry_after_is_waited_for_and_the_answer_comes(asked: Asked) -> None:
+def test_a_retry_after_is_waited_for_and_the_answer_comes(asked: Calls) -> None:
     asked.fake.control.set(mode="rate_limit", times=1, retry_after="0.05")
     waits: list[float] = []
 
@@ -151,7 +151,7 @@ def test_a_retry_after_is_waited_for_and_the_answer_comes(asked: Asked) -> None:
     assert waits == [pytest.approx(0.05 + 0.25)]
 
 
-def test_a_long_retry_after_is_handed_to_the_caller_and_holds_everyone_off(asked: Asked) -> None:
+def test_a_long_retry_after_is_handed_to_the_caller_and_holds_everyone_off(asked: Calls) -> None:
     asked.fake.control.set(mode="rate_limit", times=1, retry_after="120")
     assert failure(lambda: chat(asked.provider, QUICK)).retry_after_seconds == 120
     held = failure(lambda: chat(asked.provider, QUICK))
@@ -162,7 +162,7 @@ def test_a_long_retry_after_is_handed_to_the_caller_and_holds_everyone_off(asked
 
 
 @pytest.mark.parametrize("mode", ["server_error", "reset"])
-def test_a_failing_provider_is_tried_with_jitter_then_left_alone(asked: Asked, mode: str) -> None:
+def test_a_failing_provider_is_tried_with_jitter_then_left_alone(asked: Calls, mode: str) -> None:
     asked.fake.control.set(mode=mode)
     for _ in range(3):
         failure(lambda: chat(asked.provider, QUICK))
@@ -173,7 +173,7 @@ def test_a_failing_provider_is_tried_with_jitter_then_left_alone(asked: Asked, m
     assert asked.fake.calls == 5, "no call while the breaker is open"
 
 
-def test_a_hanging_provider_is_left_alone_too(asked: Asked) -> None:
+def test_a_hanging_provider_is_left_alone_too(asked: Calls) -> None:
     asked.fake.control.set(mode="hang")
     for _ in range(5):
         failure(lambda: chat(asked.provider, Patience(0.1)))
@@ -196,7 +196,7 @@ def test_it_is_found_well_again_by_one_probe() -> None:
         client.close()
 
 
-def test_vectors_still_come_while_chats_fail(asked: Asked) -> None:
+def test_vectors_still_come_while_chats_fail(asked: Calls) -> None:
     asked.fake.control.set(mode="server_error", only="chat")
     for _ in range(5):
         failure(lambda: chat(asked.provider))
@@ -209,7 +209,7 @@ def test_vectors_still_come_while_chats_fail(asked: Asked) -> None:
 
 @pytest.mark.parametrize("mode", ["bad_request", "server_error", "garbage", "html", "reset", "unauthorised"])
 def test_no_error_or_log_line_holds_a_text_or_a_key(
-    asked: Asked, mode: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    asked: Calls, mode: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO)
     asked.fake.control.set(mode=mode)
@@ -221,7 +221,7 @@ def test_no_error_or_log_line_holds_a_text_or_a_key(
     assert KEY not in shown
 
 
-def test_the_key_is_not_shown_by_what_holds_it(asked: Asked) -> None:
+def test_the_key_is_not_shown_by_what_holds_it(asked: Calls) -> None:
     assert KEY not in repr(vars(asked.provider))
     assert SECRET not in repr(Reply(SECRET, None, Usage()))
 

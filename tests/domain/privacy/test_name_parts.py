@@ -1,4 +1,4 @@
-"""Parts of a person's names in texts, which may mean the person or somebody else."""
+"""Parts of a person's names in texts, which may mean this person or another."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def facts(source: str, chance: float = UNKNOWN, shift: float = 0.0, above: float
 
 
 def judged(keep: KeepFacts, salience: float, rules: TierRules | None = None) -> str:
-    """Return what protects the memory, else whether it may be deleted."""
+    """Return the rule that protects the memory; without one, "deletable" or "stays cold"."""
     rules = rules or Policy().rules
     verdict: KeepVerdict = rules.judge_keep(keep, new(np.zeros(1), salience=salience))
     [by_salience, by_chance, deletable] = (bool(column[0]) for column in verdict)

@@ -56,7 +56,16 @@ class Harbour(Alike):
             self.remember(*texts, days=40, subject=whom, thread=chance.choice(THREADS))
         self.run()
         self.ways: tuple[Callable[[], object], ...] = (
-            *(self.erase, self.erase, self.cancel, self.cancel, self.tell, self.tell, self.edit, self.delete),
+            *(
+                self.erase,
+                self.erase,
+                self.cancel,
+                self.cancel,
+                self.send_memory,
+                self.send_memory,
+                self.edit,
+                self.delete,
+            ),
             *(self.place, self.release, self.supersede, self.supersede, self.rederive, lambda: worked(service)),
         )
 
@@ -86,7 +95,7 @@ class Harbour(Alike):
         if waiting:
             requests.cancel(self.tenant_id, self.chance.choice(waiting).erasure_id, "key")
 
-    def tell(self) -> None:
+    def send(self) -> None:
         reported: dict[str, Any] = {"text": f"{self.chance.choice(BOATS)} again", "subject": self.chance.choice(PEOPLE)}
         reported |= {"thread": self.chance.choice(THREADS), "supersedes": list(map(str, self.some()))}
         if self.chance.random() < 0.4:

@@ -30,7 +30,7 @@ CMM = Forgetting(profile="cmm")
 MEMORY_DECAY = Forgetting(profile="memory_decay")
 
 
-class Kept:
+class StrengthTenant:
     """A tenant under a policy, and the stored values of its memories."""
 
     def __init__(self, service: Service, forgetting: Forgetting) -> None:
@@ -66,13 +66,13 @@ class Kept:
 
 @pytest.mark.parametrize("forgetting", [Forgetting(), Forgetting(profile="mnemex")], ids=["spec", "mnemex"])
 def test_by_default_content_sets_neither_multiplier_nor_pace(service: Service, forgetting: Forgetting) -> None:
-    kept = Kept(service, forgetting)
+    kept = StrengthTenant(service, forgetting)
     ids = kept.send(SECRET, {"text": DECISION, "categories": ["credentials", "decision"]})
     assert kept.get("multiplier, pace, suggested_multiplier", *ids) == [(1, 1, None)] * 2
 
 
 def test_mnemex_weighs_content_and_paces_categories_where_it_is_asked_to(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     ids = kept.send(SECRET, DECISION, PLAIN, {"text": PLAIN, "categories": ["ephemeral"]})
     assert kept.get("multiplier, pace", *ids) == [(2, 1), (1.5, 1), (1, 1), (1, 2)]
     assert lookup.get(kept.tenant.tenant_id, ids[0]).multiplier == 2  # type: ignore[union-attr]
@@ -80,7 +80,7 @@ def test_mnemex_weighs_content_and_paces_categories_where_it_is_asked_to(service
 
 
 def test_the_callers_multiplier_wins(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     lower, none = kept.send({"text": SECRET, "multiplier": 0.5}, {"text": SECRET, "multiplier": 0})
     assert kept.get("multiplier", lower, none) == [0.5, 0]
     kept.edit(lower, text=DECISION)
@@ -88,7 +88,7 @@ def test_the_callers_multiplier_wins(service: Service) -> None:
 
 
 def test_a_multiplier_that_the_caller_sets_later_stays(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     one, back = kept.send(DECISION, DECISION)
     kept.edit(one, multiplier=0.7)
     kept.edit(back, multiplier=1)
@@ -98,7 +98,7 @@ def test_a_multiplier_that_the_caller_sets_later_stays(service: Service) -> None
 
 
 def test_a_new_text_is_weighed_anew_and_that_is_told(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = kept.send(DECISION)
     for text in (PLAIN, SECRET):
         kept.edit(memory_id, text=text)
@@ -107,7 +107,7 @@ def test_a_new_text_is_weighed_anew_and_that_is_told(service: Service) -> None:
 
 
 def test_what_uses_have_raised_stays(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = kept.send(DECISION)
     service.rows("UPDATE memory_state SET multiplier = 1.6")
     kept.edit(memory_id, text=PLAIN)
@@ -115,7 +115,7 @@ def test_what_uses_have_raised_stays(service: Service) -> None:
 
 
 def test_new_categories_set_the_pace_anew_and_that_is_told(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = kept.send(PLAIN)
     paces = []
     for categories in (["credentials"], ["ephemeral"], []):
@@ -126,7 +126,7 @@ def test_new_categories_set_the_pace_anew_and_that_is_told(service: Service) -> 
 
 
 def test_a_memory_whose_salience_is_the_callers_is_weighed_and_paced_all_the_same(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = kept.send({"text": DECISION, "salience": 0.25, "categories": ["ephemeral"]})
     assert kept.get("multiplier, pace, salience, salience_source", memory_id) == [(1.5, 2, 0.25, "caller")]
     assert service.one("SELECT count(*) FROM scores") == 0
@@ -136,7 +136,7 @@ def test_a_memory_whose_salience_is_the_callers_is_weighed_and_paced_all_the_sam
 def test_a_keyed_memory_that_is_sent_again_without_a_multiplier_keeps_it(
     service: Service, first: dict[str, Any]
 ) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     sent = {"text": DECISION, "external_id": "k"}
     [memory_id] = kept.send(sent | first)
     before = kept.get("multiplier", memory_id)
@@ -147,7 +147,7 @@ def test_a_keyed_memory_that_is_sent_again_without_a_multiplier_keeps_it(
 
 
 def test_where_it_is_switched_off_again_things_stay_as_they_are(service: Service) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = kept.send({"text": DECISION, "categories": ["ephemeral"]})
     service.rows("UPDATE policies SET body = %s", Policy().model_dump_json())
     kept.edit(memory_id, text=PLAIN, categories=[])
@@ -157,7 +157,7 @@ def test_where_it_is_switched_off_again_things_stay_as_they_are(service: Service
 def test_a_text_that_changes_meanwhile_is_not_weighed_by_the_old_one(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Kept(service, MNEMEX)
+    kept = StrengthTenant(service, MNEMEX)
     [memory_id] = service.send(kept.tenant.tenant_id, SECRET)
     drain.drain_streams()
 
@@ -171,7 +171,7 @@ def test_a_text_that_changes_meanwhile_is_not_weighed_by_the_old_one(
 
 
 def test_cmm_takes_its_classes_for_salience(service: Service) -> None:
-    kept = Kept(service, CMM)
+    kept = StrengthTenant(service, CMM)
     order, hello, first = kept.send("Always lock the door.", "thanks", PLAIN)
     [again, new] = kept.send(PLAIN, "Quantum chromodynamics describes gluons.")
     assert kept.get("salience", order, hello, again, new) == [1, 0.25, 0.5, 0.75]
@@ -181,7 +181,7 @@ def test_cmm_takes_its_classes_for_salience(service: Service) -> None:
 
 
 def test_under_cmm_the_callers_salience_wins_and_an_edit_is_classed_anew(service: Service) -> None:
-    kept = Kept(service, CMM)
+    kept = StrengthTenant(service, CMM)
     mine, edited = kept.send({"text": "thanks", "salience": 0.875}, "thanks")
     kept.edit(edited, text="Always lock the door.")
     assert kept.get("salience, salience_source", mine, edited) == [(0.875, "caller"), (1, "heuristic")]
@@ -191,7 +191,7 @@ def test_under_cmm_the_callers_salience_wins_and_an_edit_is_classed_anew(service
 
 
 def test_scored_twice_nothing_more_happens(service: Service) -> None:
-    kept = Kept(service, CMM)
+    kept = StrengthTenant(service, CMM)
     [memory_id] = kept.send("thanks")
     before = service.one("SELECT memory_state::text FROM memory_state")
     score_by_rules.score_memories(kept.tenant.tenant_id, [memory_id])
@@ -200,7 +200,7 @@ def test_scored_twice_nothing_more_happens(service: Service) -> None:
 
 
 def test_memory_decay_takes_kind_and_salience_from_the_category(service: Service) -> None:
-    kept = Kept(service, MEMORY_DECAY)
+    kept = StrengthTenant(service, MEMORY_DECAY)
     text = "I feel so sad and I cried all night."
     chosen, own, mine, plain = kept.send(
         {"text": text, "categories": ["decision"]},
@@ -220,9 +220,9 @@ def test_memory_decay_takes_kind_and_salience_from_the_category(service: Service
     assert (kept.events("kind")[-1], kept.events("salience")) == ((SEMANTIC, 0), [(0.85, 0.45)])
 
 
-def under(rated: Rated, forgetting: Forgetting) -> Kept:
+def under(rated: Rated, forgetting: Forgetting) -> StrengthTenant:
     """Return a new tenant under this policy, rated by the same provider."""
-    kept = Kept(rated.service, forgetting)
+    kept = StrengthTenant(rated.service, forgetting)
     rated.tenant = kept.tenant
     return kept
 

@@ -99,7 +99,7 @@ def generate_hard_year(memories: int, days: int = DAYS, seed: int = 1) -> Year:
     drafts = _generate_facts(chance, wanted, calendar)
     talks = _Talks(chance)
     exchanges = [
-        (day, draft.person, draft.topic.language, talks.tell(draft, wording, number))
+        (day, draft.person, draft.topic.language, talks.write_turns(draft, wording, number))
         for number, draft in enumerate(drafts)
         for day, wording in draft.told
     ]
@@ -225,7 +225,7 @@ class _Talks:
         self._chance = chance
         self._chats: list[tuple[str, list[Turn]]] = []
 
-    def tell(self, draft: _DraftFact, wording: int, fact: int) -> list[Turn]:
+    def write_turns(self, draft: _DraftFact, wording: int, fact: int) -> list[Turn]:
         """Return the turns of an exchange in which a fact is stated."""
         topic, sentences = draft.topic, THEMES[draft.topic.language]
         template = topic.said[wording]
