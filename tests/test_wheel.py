@@ -87,7 +87,7 @@ def ebbing(folder: Path) -> Path:
     return folder / "venv" / "bin" / "ebbing"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_runs_the_whole_service(ebbing: Path, folder: Path) -> None:
     log = folder / "run.log"
     with log.open("wb") as output:

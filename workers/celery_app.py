@@ -99,7 +99,8 @@ def _say_so(sender: Any, **_: Any) -> None:
         for watch in watches.values():
             watch.publish(watch.observe(tasks, time.monotonic()))
 
-    beat()
+    # The first heartbeat comes from Celery's loop: a stop signal before it would end in an error.
+    sender.timer.call_after(0, beat)
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
     # Reading Redis's mark has used a connection, and from now on only the pool processes need some. Close it later: the
     # shorter this function, the less likely is a stop signal before Celery's loop, which would report an error.

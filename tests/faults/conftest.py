@@ -16,7 +16,7 @@ from tests.faults.load import Caller
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test, and put those that share the plant on one worker of pytest-xdist, so that it starts once."""
     item.add_marker(pytest.mark.kills)
-    item.add_marker(pytest.mark.slow)
+    item.add_marker(pytest.mark.long)
     if isinstance(item, pytest.Function) and "standing_plant" in item.fixturenames:
         item.add_marker(pytest.mark.xdist_group("plant"))
 

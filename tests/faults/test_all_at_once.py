@@ -99,7 +99,6 @@ def api(service: Service, tmp_path: Path) -> Iterator[Api]:
     cold_store.cache_clear()
 
 
-@pytest.mark.long
 def test_all_at_once(api: Api, rounds: int) -> None:
     service = api.service
     tenant = service.tenant(scopes=SCOPES)

@@ -10,8 +10,6 @@ import os
 import random
 from signal import SIGKILL
 
-import pytest
-
 from app.services.tiers import cold_storage, segment_compaction
 from tests.services.cold_due import LONG, Chilled, aged, chilled
 from tests.services.tiers.test_cold_storage_killed import COMPACTION, MOVE, RESTORE, Workers, workers
@@ -22,7 +20,6 @@ PLACES = {"move": MOVE, "restore": RESTORE, "compact": COMPACTION}
 MEMORIES = 12
 
 
-@pytest.mark.long
 def test_rounds_of_killing(chilled: Chilled, workers: Workers, rounds: int) -> None:
     seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
     chance = random.Random(seed)

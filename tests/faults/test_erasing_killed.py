@@ -25,7 +25,6 @@ MOST_ROUNDS = 100
 MEANWHILE = ("send", "edit", "archive", "use", "kill", "kill", "kill")
 
 
-@pytest.mark.long
 @pytest.mark.acceptance(5)
 def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> None:
     seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))

@@ -99,7 +99,6 @@ class Killing:
         return max(max(seconds, default=0) for seconds in self.recoveries.values())
 
 
-@pytest.mark.long
 def test_whatever_is_killed_and_however_often_nothing_is_lost_or_doubled(
     folder: Path, rounds: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

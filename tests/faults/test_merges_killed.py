@@ -7,8 +7,6 @@ import random
 from signal import SIGKILL
 from uuid import UUID
 
-import pytest
-
 from app.domain.ingest.memory import MemoryPatch
 from app.services.memories import memories, recount
 from tests.service import Service
@@ -65,7 +63,6 @@ def test_killed_at_each_step(alike: Alike, workers: Workers) -> None:
     assert not alike.service.one("SELECT is_stale FROM merges")
 
 
-@pytest.mark.long
 def test_rounds_of_killing(service: Service, workers: Workers, rounds: int) -> None:
     seed = os.environ.get("EBBING_TEST_SEED") or str(random.randrange(2**32))
     chance = random.Random(seed)

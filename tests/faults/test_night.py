@@ -45,7 +45,6 @@ def is_night(callers: list[Caller]) -> bool:
     return any(run["finished_at"] is None for run in nights(callers))
 
 
-@pytest.mark.long
 def test_ingest_goes_on_while_nights_over_many_memories_do_not(
     keeping: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from secrets import token_hex
 
-import pytest
-
 from tests.faults import family
 from tests.faults.load import Caller
 from tests.faults.supervised_home import LANES, Household
@@ -23,7 +21,6 @@ def is_forked(pid: int) -> bool:
     return b"REMAP_SIGTERM=" in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-@pytest.mark.long
 def test_a_killed_fork_comes_back_alone_and_a_killed_preloader_takes_none_with_it(folder: Path) -> None:
     household = Household(folder, SETTINGS)
     callers: list[Caller] = []

@@ -64,9 +64,7 @@ def ill(fake: FakeProvider, illness: dict[str, Any]) -> Iterator[None]:
             fake.listen()
 
 
-@pytest.mark.parametrize(
-    "illness", [pytest.param(name, marks=() if name == "500" else pytest.mark.long) for name in ILLNESSES]
-)
+@pytest.mark.parametrize("illness", ILLNESSES)
 def test_an_ill_provider_holds_up_nothing_and_all_is_rated_when_it_is_well(
     rating: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]], illness: str
 ) -> None:
@@ -108,9 +106,7 @@ def test_nothing_that_a_request_waits_for_asks_the_provider(
     rating.books.check([caller])
 
 
-@pytest.mark.parametrize(
-    "nonsense", [pytest.param(name, marks=() if name == "garbage" else pytest.mark.long) for name in NONSENSE]
-)
+@pytest.mark.parametrize("nonsense", NONSENSE)
 def test_memories_about_which_nonsense_is_answered_are_left_to_the_rules_and_others_are_rated(
     rating: Plant, fake: FakeProvider, callers: Callable[[int], list[Caller]], nonsense: str
 ) -> None:

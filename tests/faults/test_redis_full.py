@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-import pytest
 import redis
 
 from app.embedded import has_ended
@@ -40,7 +39,6 @@ def fill(caller: Caller) -> None:
             return
 
 
-@pytest.mark.long
 def test_a_full_redis_refuses_evicts_nothing_and_is_drained_by_itself(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:

@@ -118,7 +118,6 @@ def lost(admin: httpx.Client, caller: Caller) -> tuple[int, int]:
     return sum(gap["requests"] for gap in own), sum(gap["memories"] for gap in own)
 
 
-@pytest.mark.long
 def test_a_restart_that_loses_nothing_goes_on_by_itself(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client
 ) -> None:
@@ -133,9 +132,7 @@ def test_a_restart_that_loses_nothing_goes_on_by_itself(
     assert lost(admin, caller) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "inside", [pytest.param(0, id="at a record", marks=pytest.mark.long), pytest.param(7, id="inside a record")]
-)
+@pytest.mark.parametrize("inside", [pytest.param(0, id="at a record"), pytest.param(7, id="inside a record")])
 def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, inside: int
 ) -> None:

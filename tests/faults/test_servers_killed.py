@@ -24,7 +24,7 @@ def answers(tenants: list[Caller], kind: str) -> int:
     return sum(caller.answers[kind] for caller in tenants)
 
 
-@pytest.mark.parametrize("flushed", ["everysec", pytest.param("always", marks=pytest.mark.long)])
+@pytest.mark.parametrize("flushed", ["everysec", "always"])
 def test_nothing_accepted_is_lost_when_redis_is_killed(
     plant: Plant, callers: Callable[[int], list[Caller]], flushed: str
 ) -> None:

@@ -19,7 +19,6 @@ SLICE_SECONDS = 3600  # far longer than any test waits: a worker that stopped ha
 SLICES: Final = {"index": "worker-ingest", "embed": "worker-embed", "score": "worker-score"}
 
 
-@pytest.mark.long
 def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
@@ -35,9 +34,7 @@ def test_workers_that_are_told_to_stop_finish_or_hand_back_and_lose_nothing(
     plant.books.check_backlog_is_nought()
 
 
-@pytest.mark.parametrize(
-    "stage", [pytest.param(stage, marks=() if stage == "embed" else pytest.mark.long) for stage in SLICES]
-)
+@pytest.mark.parametrize("stage", SLICES)
 def test_a_worker_told_twice_to_stop_in_a_slice_that_takes_long_ends_in_time_and_another_does_it(
     plant: Plant, callers: Callable[[int], list[Caller]], stage: str
 ) -> None:

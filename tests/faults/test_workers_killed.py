@@ -35,12 +35,9 @@ PLACES: Final = {
     "score.before": ("score", LEASE_SECONDS),
     "score.before_finish": ("score", LEASE_SECONDS),
 }
-USUAL: Final = {"drain.before_commit", "embed.before_finish"}  # one of each lease; `make test-long` kills at the others
 
 
-@pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=() if place in USUAL else pytest.mark.long) for place in PLACES]
-)
+@pytest.mark.parametrize("place", PLACES)
 def test_what_a_killed_worker_had_in_hand_is_done_once_and_soon(
     plant: Plant, callers: Callable[[int], list[Caller]], rounds: int, place: str
 ) -> None:
@@ -65,7 +62,6 @@ def test_each_lane_is_nudged_before_the_lease_of_a_dead_worker_ends() -> None:
     assert max(every.values()) <= min(CLAIM_IDLE_SECONDS, LEASE_SECONDS)
 
 
-@pytest.mark.long
 def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
@@ -94,7 +90,6 @@ def test_an_entry_that_kills_whoever_reads_it_is_set_aside_after_three_tries(
     plant.books.check([well])
 
 
-@pytest.mark.long
 def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
     plant: Plant, callers: Callable[[int], list[Caller]]
 ) -> None:
@@ -125,7 +120,6 @@ def test_a_memory_that_kills_whoever_enriches_it_is_set_aside_after_three_tries(
     plant.books.check([well])
 
 
-@pytest.mark.long
 def test_a_worker_killed_whole_loses_nothing(plant: Plant, callers: Callable[[int], list[Caller]]) -> None:
     tenants = callers(2)
     earlier = {name: len(plant.processes.log(name).read_text()) for name in WORKERS}  # of other tests' workers

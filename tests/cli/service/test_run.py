@@ -137,7 +137,7 @@ def start(private: Path) -> Iterator[Callable[..., Run]]:
             until_gone(pid)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_service_of_its_own(start: Callable[..., Run], cli: Cli, folder: Path) -> None:
     run = start()
     home = run.home
@@ -244,7 +244,7 @@ def answers(port: int) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo(private: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DEMO, "demo", "--json"],
@@ -284,7 +284,7 @@ def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> Non
     assert "sk-x" not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_spares(private: Path) -> None:
     prices = json.dumps({"gpt-5.4-mini": {"input": 1, "output": 2}})
     with provider() as fake:
