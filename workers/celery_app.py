@@ -16,7 +16,7 @@ from app.errors import Misconfigured
 from app.secret_settings import warn_of_exposed
 from app.services.ingest import witness
 from app.settings import Settings, settings
-from workers import pool
+from workers import pool, stop_signals
 from workers.schedule import beat_entries
 
 # Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
@@ -86,7 +86,10 @@ def _check(**_: Any) -> None:
 
 @signals.worker_ready.connect
 def _say_so(sender: Any, **_: Any) -> None:
-    """Send heartbeats from now on, even while a task occupies the lane, and watch the pool processes."""
+    """Send heartbeats from now on, even while a task occupies the lane, and watch the pool processes.
+
+    From now on, a stop signal also waits until the task that is being written to a pool process is written.
+    """
     from app.services.monitoring.stuck_processes import PoolWatch  # noqa: PLC0415 - lazy, as above
     from app.store.core import database  # noqa: PLC0415 - lazy, as above
 
@@ -99,6 +102,8 @@ def _say_so(sender: Any, **_: Any) -> None:
         for watch in watches.values():
             watch.publish(watch.observe(tasks, time.monotonic()))
 
+    if sender.hub is not None:
+        stop_signals.defer_while_writing(sender.hub.call_soon)
     # The first heartbeat comes from Celery's loop: a stop signal before it would end in an error.
     sender.timer.call_after(0, beat)
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
