@@ -6,6 +6,7 @@ Example:
         code = Supervisor(service.children, on_event=show).run()
 """
 
+from app.supervisor.api_port import claim_port
 from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
 from app.supervisor.home_lock import lock_home, temporary_home
 from app.supervisor.service_children import Service, service_children
@@ -18,6 +19,7 @@ __all__ = [
     "RestartPolicy",
     "Service",
     "Supervisor",
+    "claim_port",
     "lock_home",
     "service_children",
     "temporary_home",

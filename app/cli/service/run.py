@@ -51,11 +51,11 @@ def run(
     PostgreSQL and Redis are embedded, unless EBBING_DATABASE_URL or EBBING_REDIS_URL is set.
     """
     began = time.monotonic()
-    from app.supervisor import EventKind, Supervisor, lock_home
+    from app.supervisor import EventKind, Supervisor, claim_port, lock_home
 
     given = {"home": home, "port": port, "host": host}
     config = load_settings().model_copy(update={name: value for name, value in given.items() if value is not None})
-    with lock_home(config.home) as locked:
+    with lock_home(config.home) as locked, claim_port(config.host, config.port):
         service = plan_service(config, locked)
         show(f"Starting in {locked} …")
 
