@@ -71,7 +71,7 @@ test-upgrade: venv ## an earlier version and this one on the same data under loa
 	@$(BIN)/python -m ops.upgrade $(FROM) $(ARGS)
 
 test-ui: $(UI_READY) ## every page of the dashboard in a browser, which it installs (pictures in .cache/pages)
-	@browser=$$(sh ops/checks/find_chromium.sh $(BIN)/python) || exit 1; \
+	@browser=$$(sh ops/checks/install_chromium.sh $(BIN)/python) || exit 1; \
 	EBBING_TEST_BROWSER="$$browser" $(BIN)/python -m pytest tests/ui --ui $(ARGS)
 
 $(UI_READY): $(READY) ops/locks/ui.txt

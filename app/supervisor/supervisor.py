@@ -51,8 +51,8 @@ class Supervisor:
     """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
     A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
-    start fails, all stop; only an optional child is given up instead. SIGINT, SIGTERM and SIGHUP stop all; a second
-    signal kills them at once.
+    start fails, all children stop; if that child is optional, the others continue without it. SIGINT, SIGTERM and
+    SIGHUP stop all; a second signal kills them at once.
     """
 
     def __init__(
@@ -154,7 +154,8 @@ class Supervisor:
                 kill_session(process)
             elif running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
-            running.overdue = True  # others may depend on its partial service, and its own dependencies may recover
+            # Don't kill it: others may use what already works, and it may become ready once its dependencies recover.
+            running.overdue = True
             self._emit(running, EventKind.OVERDUE, message=f"{late}.")
 
     def _handle_death(self, running: _Running, process: ChildProcess) -> None:

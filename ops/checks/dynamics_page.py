@@ -73,9 +73,14 @@ def _range(field: Any) -> str:
     if typing.get_origin(field.annotation) is tuple:
         most = next((each.max_length for each in field.metadata if hasattr(each, "max_length")), None)
         return f"up to {most} names" if most else "kinds of memory"
+    optional = [kind for kind in typing.get_args(field.annotation) if kind is not type(None)]
+    # `Annotated[float, Field(ge=0)] | None` has its bounds inside the union.
+    infos = [info for kind in optional for info in getattr(kind, "__metadata__", ())]
+    inner = [each for info in infos for each in getattr(info, "metadata", ())]
+    metadata = [*field.metadata, *inner]
     bounds = {
         name: getattr(each, name)
-        for each in field.metadata
+        for each in metadata
         for name in ("gt", "ge", "lt", "le")
         if getattr(each, name, None) is not None
     }

@@ -117,10 +117,9 @@ def test_the_first_lines_of_the_readme_print_what_it_shows(
 ) -> None:
     (tmp_path / ".ebbing").mkdir()
     (tmp_path / ".ebbing" / "api-key").write_text(f"{tenant.api_key}\n")
+    (tmp_path / ".ebbing" / "api-url").write_text(f"{service.url}\n")
     program = tmp_path / "hello.py"
-    code = block("python", "The first twenty lines")
-    assert "http://127.0.0.1:8000" in code
-    program.write_text(code.replace("http://127.0.0.1:8000", service.url))
+    program.write_text(block("python", "The first twenty lines"))
     assert mask(run(program)) == mask(block("text", "The first twenty lines"))
     client = service.client(tenant.api_key)
     until(lambda: used(client), "the reported use")

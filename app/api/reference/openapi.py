@@ -13,6 +13,7 @@ from app.api.http.idempotency import KEY_MAX_CHARACTERS
 from app.api.http.problem_responses import MEDIA_TYPE
 from app.api.http.request_body import BODIES, RouteBody
 from app.api.reference import shapes
+from app.api.reference.field_texts import describe_fields
 from app.domain.ingest.bodies import LeftOut, Messages, Skipped
 from app.domain.ingest.memory import MemoryIn
 from app.domain.recall.request import Recalled
@@ -189,6 +190,7 @@ def _completed(schema: dict[str, Any], bodies: dict[tuple[str, str], RouteBody])
         *dict.fromkeys(body.shape for body in bodies.values()),
     ]
     references, components = msgspec.json.schema_components(kinds, ref_template=shapes.TEMPLATE)
+    describe_fields(components)
     by_kind = dict(zip(kinds, references, strict=True))
     components |= shapes.describe_schemas()
     components |= {"Problem": _PROBLEM, "Accepted": _accepted(by_kind[Skipped], by_kind[LeftOut])}

@@ -20,6 +20,8 @@ LABELS: Final = {
     "expires_as": "expiry category",
     "expires_after_days": "retention period",
     "expires_by_risk": "expires by risk",
+    "keep_above": "kept above",
+    "keep_shift": "shift by uses",
 }
 """Labels of numbers whose name doesn't explain itself."""
 
@@ -42,10 +44,10 @@ def why(
     width = max(map(len, ("rule", "supersedes", "corrected by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
+    if keep := found.get("keep"):
+        numbers["keep chance"] = f"{format_number(keep['chance'])}{_describe_reasons(keep['reasons'])}"
     for name, text in numbers.items():
         typer.echo(f"{name:<{width}}{text}")
-    if keep := found.get("keep"):
-        typer.echo(f"{'keep chance':<{width}}{keep['chance']:.0%}{_describe_reasons(keep['reasons'])}")
     if rating := found.get("rating"):
         typer.echo(f"{'rating':<{width}}{_describe_rating(rating)}")
     for hold in found["holds"]:

@@ -32,6 +32,7 @@ def run(
         Path | None,
         typer.Option(
             "--home",
+            metavar="FOLDER",
             help="Folder for databases, logs and the first API key. Default: EBBING_HOME, or .ebbing in the current "
             "folder.",
         ),

@@ -35,10 +35,10 @@ from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
 ANSWER_MAX_BYTES: Final = 64 * MIB
+"""Maximum size of a response, enough for 2048 vectors of about 3,000 dimensions as plain numbers."""
 CHAT_ANSWER_MAX_BYTES: Final = MIB
 """Ratings and summaries take kilobytes; only the vectors of a batch take megabytes."""
 _CHAT_PATH: Final = "/chat/completions"
-"""Maximum size of a response, enough for 2048 vectors of about 3,000 dimensions as plain numbers."""
 NO_KEY: Final = "none"
 """API key to send if none is configured, as for a self-hosted server."""
 

@@ -41,7 +41,7 @@ class TierThresholds:
 
     deleted_keep_chance_below: Share = KEEP_ABOVE
     """Keep chance below which a memory may be deleted, because deletion is final; without effect if
-    `protection.salience_above` is set. Not part of the seed."""
+    `protection.salience_above` is set. The source (seed 004) has no such rule."""
     deleted_salience_below: Share | None = None
     """If set, salience below which a memory may be deleted, also where the keep chance allows it. With
     `protection.salience_above`, and for memories without a keep chance, unset means 0.145."""

@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, frozen=True):
         provisional: Number of memories that have only a rule-based score.
         rating_agreement: Agreement of the last ratings by a model with the rules, by model and prompt version.
         recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
-        night_success_at: Time of the last successful nightly run of the tenant for which it is longest ago, in seconds
+        night_success_at: The oldest of the tenants' last successful nightly runs, in seconds
             since 1970 (tenant creation if no run has succeeded); 0 before the first refresh.
         nights: Statistics of the tenants' last nightly runs.
         deadlines: Deadlines of privacy requests.

@@ -29,7 +29,7 @@ def explain_importances(
     weighing: Importance,
     as_of: datetime | None = None,
 ) -> dict[UUID, dict[str, float]]:
-    """Return the importance in a context of memories that still exist, and its four factors (seed 004 §1.5), by id.
+    """Return, for each memory that still exists, its importance in this context and the four factors (seed 004 §1.5).
 
     Args:
         cosines: Each memory's cosine to the context; NaN without a vector.

@@ -167,10 +167,10 @@ SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
 def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
     """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
-    A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience is
-    then set from the stored score: the sum of its four criteria divided by 40, and so is its keep chance, after which
-    the next sweep decides its tier again. Its kind is set to the inferred kind if
-    the caller gave none. A memory whose text has changed is skipped: its new text is scored separately.
+    A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience
+    (the sum of the four criteria, divided by 40) and its keep chance are then set from the stored score, and the next
+    sweep decides its tier again. Its kind is set to the inferred kind if the caller gave none. A memory whose text has
+    changed is skipped: its new text is scored separately.
 
     A new score replaces the earlier score and clears its cues. A model's score keeps the rules' salience of the same
     text beside it, to compare both.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints a Chromium for `make test-ui`: the one that is named or installed; without one, it installs one.
-# Usage: find_chromium.sh PYTHON, the interpreter that has playwright
+# Usage: install_chromium.sh PYTHON, the interpreter that has playwright
 set -eu
 
 for name in "${EBBING_TEST_BROWSER:-}" chromium chromium-browser google-chrome; do
