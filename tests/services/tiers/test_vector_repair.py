@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -78,7 +79,8 @@ def test_the_repair_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr(vector_repair, "ROWS", 2)
     service.rows("DELETE FROM pca_bases")
-    vectors, state = [], {}
+    vectors: list[int] = []
+    state: dict[str, Any] | None = {}
     while state is not None:
         done = vector_repair.run_slice(tenant.tenant_id, state, time.monotonic())  # one batch at a time
         vectors.append(done.vectors)
