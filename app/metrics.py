@@ -102,6 +102,7 @@ WORK: Final[dict[str, str]] = {
     "merges_undone": "Merges undone.",
     "archived_memories": "Memories moved to the archive.",
     "reduced_vectors": "Vectors of archived memories compressed.",
+    "repaired_vectors": "Vectors of archived memories computed again because their PCA basis was missing.",
     "expired_memories": "Memories deleted after their retention period, including their summaries.",
     "cold_moved": "Memories moved to cold storage.",
     "cold_restored": "Memories restored from cold storage.",

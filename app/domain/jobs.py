@@ -24,7 +24,7 @@ RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
 
 KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "approve": _MERGED,
-    "archive": ("archived", "whole", "reduced"),
+    "archive": ("archived", "whole", "reduced", "repaired"),
     "cold": ("cold",),
     "compact": _SEGMENTS,
     "consolidate": (*_MERGED, "looked_at", "clusters", "removed"),

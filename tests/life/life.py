@@ -32,17 +32,23 @@ TEXTS: Final = (
 )
 MANY: Final = 60
 REFRACTORY_SECONDS: Final = 86_400
-POLICY: Final = Policy.model_validate(
-    {
-        "protection": {"salience_above": 1.0},
-        "tiers": {"deleted_salience_below": 1.0},
-        "reinforcement": {"by_search_share": 1.0, "refractory_seconds": REFRACTORY_SECONDS},
-        "consolidation": {"rule": "cohesion", "merged_from": 1.0, "asked_from": 0.5, "at_night": False},
-        "privacy": {"archived_conversation_days": None},
-        "history_days": 36_500,
-    }
+COMMON: Final[dict[str, Any]] = {
+    "reinforcement": {"by_search_share": 1.0, "refractory_seconds": REFRACTORY_SECONDS},
+    "consolidation": {"rule": "cohesion", "merged_from": 1.0, "asked_from": 0.5, "at_night": False},
+    "privacy": {"archived_conversation_days": None},
+    "history_days": 36_500,
+}
+POLICIES: Final = tuple(
+    Policy.model_validate(COMMON | given)
+    for given in (
+        {"protection": {"salience_above": 1.0}, "tiers": {"deleted_salience_below": 1.0}},
+        {"protection": {"keep_chance_above": 0.11}},
+    )
 )
-"""Decay alone decides about tiers, only the best result of a search counts as used, and merges await approval."""
+"""Policies of the two tenants: decay alone decides about tiers, or the keep chance, too.
+
+In both, only the best result of a search counts as used, and merges await approval.
+"""
 
 
 class Difference(AssertionError):
@@ -73,12 +79,12 @@ class World:
         self.trail: list[str] = []
         self.backup: Backup | None = None
         self.people: list[Person] = []
-        for _ in range(2):
-            tenant = api.service.tenant(POLICY)
+        for policy in POLICIES:
+            tenant = api.service.tenant(policy)
             since = api.service.one(
                 "SELECT extract(epoch FROM effective_at)::float8 FROM policies WHERE tenant_id = %s", tenant.tenant_id
             )
-            self.people.append(Person(tenant, Model(eras=[(1, since, POLICY)])))
+            self.people.append(Person(tenant, Model(eras=[(1, since, policy)])))
         self.self = self.people[0]
 
     @property
@@ -159,18 +165,30 @@ class World:
     def learn_scores(self, person: Person, memories: Sequence[Remembered]) -> None:
         """Take the salience of scored memories from their rows: how a text is scored is the subject of other tests."""
         rows = self.api.service.rows(
-            "SELECT memory_id::text, salience, kind FROM memory_state WHERE tenant_id = %s AND memory_id = ANY (%s)",
+            "SELECT memory_id::text, salience, kind, salience_source FROM memory_state "
+            "WHERE tenant_id = %s AND memory_id = ANY (%s)",
             person.tenant.tenant_id,
             [UUID(memory.id) for memory in memories],
         )
-        scored = {memory_id: (salience, kind) for memory_id, salience, kind in rows}
+        scored = {memory_id: found for memory_id, *found in rows}
         for memory in memories:
-            salience, kind = scored.get(memory.id, (None, None))
+            salience, kind, source = scored.get(memory.id, (None, None, None))
             if salience is None or kind is None:
                 state = "no salience" if memory.id in scored else "no row"
                 raise Difference(f"memory {memory.id} has {state} after all work is done: {self.describe_work()}")
+            if (source == "caller") != memory.is_rated_by_caller:
+                raise Difference(f"the salience of {memory.id} is from {source}")
             person.model.change_inputs(memory, time.time(), salience=salience, kind=kind)
             memory.is_scored = True
+
+    def learn_chances(self) -> None:
+        """Take the stored keep chances of the present tenant, which change with the turns around a memory."""
+        rows = self.api.service.rows(
+            "SELECT memory_id::text, keep_chance FROM memory_state WHERE tenant_id = %s", self.self.tenant.tenant_id
+        )
+        chances = dict(rows)
+        for memory in self.model.memories.values():
+            memory.keep_chance = chances.get(memory.id)
 
     def describe_work(self) -> str:
         """Return what is pending and dead, for a message."""

@@ -17,6 +17,7 @@ MOVES: Final = {"archive": ("active", "archived"), "cold": ("archived", "cold"),
 GRACE_DAYS: Final = (0, 0, 5, 10)
 ALIKE: Final = "the old boat lies in the harbour and waits for rain while fishermen drink tea and mend their nets, {}"
 SETTLED_DAYS: Final = 8
+THRESHOLDS: Final = (0.03, 0.11, 0.11, 0.4)
 LOWER: Final = ("active", "archived", "cold", "deleted")
 
 
@@ -45,6 +46,7 @@ def move(world: World) -> None:
     if kind == "delete":  # deletes by the decision of the last sweep, without one of its own
         world.call("POST", "/v1/maintenance/sweep", 202, json={})
         world.settle()
+    world.learn_chances()
     wanted = {memory.id: world.model.decide(memory, time.time()) for memory in world.model.visible().values()}
     world.call("POST", f"/v1/maintenance/{kind}", 202, json={})
     world.settle()
@@ -204,9 +206,13 @@ def export(world: World) -> None:
 
 
 def change_policy(world: World) -> None:
-    """Change how memories fade; the present strengths stay."""
+    """Change how memories fade, and which keep chances protect them; the present strengths stay."""
     parameters = {"base_per_day": world.chance.choice((0.05, 0.1, 0.2))}
-    changed = {"forgetting": {"profile": "spec", "parameters": parameters}}
+    changed: dict[str, Any] = {"forgetting": {"profile": "spec", "parameters": parameters}}
+    thresholds = [world.chance.choice(THRESHOLDS) for _ in range(2)]
+    if world.model.eras[-1][2].protection.salience_above is None:
+        changed |= {"protection": {"keep_chance_above": thresholds[0]}}
+        changed |= {"tiers": {"deleted_keep_chance_below": thresholds[1]}}
     made = world.call("PUT", "/v1/policy", json={"policy": changed}).json()
     if made["changes"]:
         body = world.api.service.one(

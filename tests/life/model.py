@@ -17,8 +17,9 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.ingest.memory import KINDS
 from app.domain.policy.policy import Policy
 from app.domain.strength import importance
-from app.domain.tiers import tier_decision
 from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength
+from tests.life import tier_rules
+from tests.life.tier_rules import Seen
 
 RESTORED_STRENGTH: Final = 0.45
 OPEN: Final = ("grace", "held")
@@ -37,6 +38,8 @@ class Remembered:
         is_lost: The text can't be read any more: a copy of the data has it in cold storage under a destroyed key.
         state: The strength's inputs, in arrays of one row, anchored under `version` of the policy.
         is_scored: True once the salience is known: given, or read after the score of the present text.
+        is_rated_by_caller: True once the caller has set the salience, which then stays in force.
+        keep_chance: Chance by the service's rules, read from it before each comparison of tiers; None if there is none.
     """
 
     id: str
@@ -51,6 +54,8 @@ class Remembered:
     codes: list[str] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
     is_scored: bool = False
+    is_rated_by_caller: bool = False
+    keep_chance: float | None = None
     thaws: int = 0
     is_lost: bool = False
 
@@ -234,23 +239,24 @@ class Model:
         memory.state = replace(kept, multiplier=weighed)
 
     def decide(self, memory: Remembered, now: float) -> str:
-        """Return the tier that the pure decision assigns."""
-        copied = replace(memory)
-        era = self.settle(copied, now)
-        rules = era.policy.rules
-        kind = copied.fields["kind"]
-        marks = set(rules.protection.never_forget_tags).intersection(copied.fields["tags"])
-        facts = replace(
-            tier_decision.fresh_facts(copied.state.created_at),
-            tiers=np.array([DECAY_TIERS.index(copied.tier)], np.int8),
-            kinds=np.array([-1 if kind is None else KINDS.index(kind)], np.int8),
-            restored_at=np.array([copied.restored_at]),
-            is_held=np.array([self.held(copied)]),
-            is_marked=np.array([bool(marks)]),
+        """Return the tier that a memory belongs in, by the stored keep chance that was read last."""
+        era = self.settle(replace(memory), now)
+        strength, importance_now = self.strength(memory, now)
+        seen = Seen(
+            tier=memory.tier,
+            kind=memory.fields["kind"],
+            tags=frozenset(memory.fields["tags"]),
+            strength=float(strength[0]),
+            importance=float(importance_now[0]),
+            salience=float(memory.state.salience[0]),
+            is_from_caller=memory.is_rated_by_caller,
+            stored_chance=memory.keep_chance,
+            uses=memory.uses,
+            age_seconds=now - memory.accepted_at,
+            back_seconds=now - max(memory.accepted_at, memory.restored_at),
+            is_held=self.held(memory),
         )
-        seen = self.strength(copied, now)
-        decided = tier_decision.decide_tiers(rules, facts, copied.state, now, seen)
-        return DECAY_TIERS[int(decided.tiers[0])]
+        return tier_rules.decide(era.policy, seen)
 
     # Changes
 
@@ -267,7 +273,7 @@ class Model:
         )
         self.accepted += 1
         memory = Remembered(memory_id, self.accepted, code, fields, state, self.eras[-1][0], codes=[code])
-        memory.is_scored = salience is not None
+        memory.is_scored = memory.is_rated_by_caller = salience is not None
         self.memories[memory_id] = memory
         return memory
 

@@ -9,9 +9,11 @@ from app.store.core import database
 from app.store.memories import tenant_counts
 from tests.life.life import Difference, World
 from tests.life.model import Remembered, seconds
+from tests.life.tier_rules import chance_of_salience
 from tests.privacy import traces
 
 STRENGTH_TOLERANCE: Final = 2e-3
+CHANCE_TOLERANCE: Final = 1e-6
 MOMENT_TOLERANCE: Final = 60.0
 OWN: Final = ("subject", "thread", "speaker", "role", "external_id", "kind", "tags")
 FOREIGN: Final[tuple[tuple[str, str, dict[str, Any] | None], ...]] = (
@@ -112,8 +114,7 @@ def read_one(world: World) -> None:
     name = world.chance.choice([memory.id, *memory.aliases])
     check_fields(world, memory, world.call("GET", f"/v1/memories/{name}").json())
     why = world.call("GET", f"/v1/memories/{name}/why").json()
-    if why["wanted"] != model.decide(memory, time.time()) or bool(why["holds"]) != model.held(memory):
-        raise Difference(f"why says {why['wanted']} by {why['rule']}, the model {model.decide(memory, time.time())}")
+    check_why(world, memory, why)
     events = world.call("GET", f"/v1/memories/{name}/history", params={"limit": 100}).json()["history"]
     if events[-1]["kind"] != "accepted" or (
         len(events) < 100
@@ -121,6 +122,18 @@ def read_one(world: World) -> None:
         < memory.uses - sum(each["kind"] == "restored" for each in events)
     ):
         raise Difference(f"the history of {memory.id} has {[each['kind'] for each in events]}, uses {memory.uses}")
+
+
+def check_why(world: World, memory: Remembered, why: dict[str, Any]) -> None:
+    """Compare the explained decision, its keep chance and its holds with the model."""
+    world.learn_chances()
+    wanted = world.model.decide(memory, time.time())
+    if why["wanted"] != wanted or bool(why["holds"]) != world.model.held(memory):
+        raise Difference(f"why says {why['wanted']} for {memory.id} by {why['rule']}, the model {wanted}")
+    shown = why["numbers"]["keep_chance"]
+    chance = chance_of_salience(why["numbers"]["salience"]) if memory.is_rated_by_caller else memory.keep_chance
+    if (shown is None) != (chance is None) or abs((shown or 0) - (chance or 0)) > CHANCE_TOLERANCE:
+        raise Difference(f"why shows the keep chance {shown} of {memory.id}, the model has {chance}")
 
 
 def check_fields(world: World, memory: Remembered, shown: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from tests.life.life import World, weighted
 from tests.service import Service
 
 STEPS: Final = 300
-MANY_STEPS: Final = 1_500
+MANY_STEPS: Final = 2_000
 FULL_EVERY: Final = 20
 REMAINS_EVERY: Final = 200
 TRAIL: Final = 300

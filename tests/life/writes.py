@@ -92,6 +92,7 @@ def upsert(world: World) -> None:
     inputs: dict[str, float] = {name: given[name] for name in ("salience", "multiplier") if name in given}
     if given.get("kind") is not None:
         inputs["kind"] = KIND_NUMBERS[given["kind"]]
+    memory.is_rated_by_caller |= "salience" in inputs
     world.model.change_inputs(memory, now, **inputs)
     world.model.restore(memory, now)
     memory.is_scored = False
@@ -137,6 +138,7 @@ def edit(world: World) -> None:
     inputs: dict[str, float] = {name: changes[name] for name in ("salience", "multiplier") if name in changes}
     if "kind" in changes:
         inputs["kind"] = KIND_NUMBERS[changes["kind"] or "episodic"]
+    memory.is_rated_by_caller |= "salience" in inputs
     world.model.change_inputs(memory, now, **inputs)
     if {"text", "thread", "role", "subject", "kind", "speaker"} & changes.keys():
         memory.is_scored = False

@@ -25,7 +25,11 @@ def rows(section: str) -> list[list[str]]:
     """Return the cells of a section's table, without its head."""
     text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| |")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "statement | tests" not in line]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if "statement | tests" not in line and "| # |" not in line
+    ]
 
 
 def test_each_named_test_exists() -> None:
@@ -47,3 +51,9 @@ def test_every_statement_that_must_stay_true_has_a_test() -> None:
     found = rows("What must stay true")
     assert len(found) == STATEMENTS
     assert [statement for statement, tests in found if not NAMED.search(tests)] == []
+
+
+def test_every_defence_has_a_test() -> None:
+    found = rows("Defences")
+    assert [row[0] for row in found] == [str(number) for number in range(1, 13)]
+    assert [row[0] for row in found if not NAMED.search(row[3])] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -161,6 +162,14 @@ class Policy(BaseModel):
         """
         return cls.model_validate_json(body, context=STORED, extra="ignore")
 
+    def dump_stored(self) -> str:
+        """Return the JSON to store, from which `load_stored` reads an equal policy.
+
+        Fields that are null by default are left out while they are null: during an upgrade, a process of an earlier
+        version may not accept null in them. Null in other fields is a value, such as a retention period without limit.
+        """
+        return json.dumps(_without_unset(self.model_dump(mode="json"), Policy().model_dump(mode="json")))
+
     @property
     def rules(self) -> TierRules:
         """Rules that determine a memory's tier."""
@@ -261,6 +270,15 @@ class Policy(BaseModel):
             return ZoneInfo(time_zone).key
         except (ZoneInfoNotFoundError, ValueError, OSError) as unknown:
             raise ValueError("isn't a known time zone: use an IANA name such as 'Europe/Berlin'") from unknown
+
+
+def _without_unset(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body without the fields that are null and whose default is null, at any depth."""
+    return {
+        name: _without_unset(value, defaults.get(name) or {}) if isinstance(value, Mapping) else value
+        for name, value in body.items()
+        if value is not None or defaults.get(name) is not None
+    }
 
 
 def _model(forgetting: Forgetting, importance: Importance) -> Dynamics:

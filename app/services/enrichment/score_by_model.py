@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
@@ -19,13 +20,15 @@ from app import failpoints, metrics, queues
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Verdict
 from app.domain.policy.policy import Policy
-from app.domain.salience.llm_scoring import SETTLE_SECONDS, Score
+from app.domain.salience.llm_scoring import Score
 from app.domain.salience.rating_batches import UnscoredText, digest_text
 from app.domain.strength.profile_hints import RatedContent, content_rule
 from app.domain.text.words import format_line
 from app.domain.turns import TURN_SECONDS
 from app.errors import ProfileMissing
 from app.services.enrichment.stage_runner import KILLED
+from app.services.jobs import lease
+from app.services.jobs.lease import LEASE_SECONDS
 from app.services.storage.memory_write import memory_write
 from app.services.strength import current_policy
 from app.services.tenants import budget
@@ -90,7 +93,10 @@ def rate_memories() -> int:
     rated = 0
     while not scorer.is_resting and (turn := _claim()) is not None:
         _last_turn[rating_queue.STAGE] = turn.tenant_id
-        result = _process_turn(turn, scorer)
+        with lease.renewed(
+            partial(rating_turns.renew, turn=turn, lease_seconds=LEASE_SECONDS), tenant=str(turn.tenant_id)
+        ):
+            result = _process_turn(turn, scorer)
         rated += result.rated
         if result.is_ill:
             break
@@ -103,14 +109,8 @@ def rate_memories() -> int:
 def _claim() -> RatingTurn | None:
     with database.shared() as tx:
         return rating_turns.claim(
-            tx, claim_id=uuid4(), after=_last_turn.get(rating_queue.STAGE, NIL), lease_seconds=_lease_seconds()
+            tx, claim_id=uuid4(), after=_last_turn.get(rating_queue.STAGE, NIL), lease_seconds=LEASE_SECONDS
         )
-
-
-def _lease_seconds() -> float:
-    """Return a turn's lease in seconds: a slice to start batches, settling time, and a last call with its wait."""
-    config = settings()
-    return config.slice_seconds + SETTLE_SECONDS + 2 * config.llm_timeout_seconds + config.lease_seconds
 
 
 def _process_turn(turn: RatingTurn, scorer: Scorer) -> _TurnResult:

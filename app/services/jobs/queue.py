@@ -26,6 +26,8 @@ AT_ONCE: Final = 1
 # A slice of an export lasts seconds and an export of a large tenant many slices; erasures, which are short, would wait
 # for a slice of each waiting export before each of their own.
 YIELDING: Final = "export"
+# Constant erasures would starve exports: the longest waiting one has the next turn after so many turns of other jobs.
+PASSED_OVER_MAX: Final = 10
 _TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
 log = structlog.get_logger(__name__)
@@ -87,7 +89,14 @@ def send_jobs() -> int:
     rights = sorted(RIGHTS_KINDS)
     with database.shared() as tx:
         due = {
-            name: jobs.claim_for_sending(tx, AT_ONCE, rights, among=name == queues.RIGHTS_JOB, yielding=YIELDING)
+            name: jobs.claim_for_sending(
+                tx,
+                AT_ONCE,
+                rights,
+                among=name == queues.RIGHTS_JOB,
+                yielding=YIELDING,
+                passed_over_max=PASSED_OVER_MAX,
+            )
             for name in _TASKS
         }
     for name, job_ids in due.items():

@@ -87,7 +87,7 @@ def run_slice(job_id: UUID) -> None:
     if claimed is None:
         return
     try:
-        with lease.renewed(job_id, claim_id):
+        with lease.renewed(lambda tx: jobs.renew_claim(tx, job_id, claim_id, LEASE_SECONDS), job=str(job_id)):
             _run_steps(claimed, claim_id)
     except Exception as error:
         _postpone(claimed.job, claim_id, error)

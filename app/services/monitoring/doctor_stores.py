@@ -19,6 +19,7 @@ from app.services.monitoring import installation, probes
 from app.services.monitoring.probes import Probe
 from app.services.security import encryption_keys, master_keys
 from app.services.strength import dynamics_plugins
+from app.services.tiers import vector_repair
 from app.settings import settings
 from app.store.core import database, server_info
 from app.store.tenants import tenants
@@ -115,6 +116,34 @@ def master_key() -> Iterator[Finding]:
         yield ok("master_key", f"{configured[0]} wraps all {number:,} keys of cold storage{unused}")
 
 
+def archived_vectors() -> Iterator[Finding]:
+    """Check that every archived vector has the PCA basis by which it was reduced."""
+    broken = affected_tenants = 0
+    after = ""
+    while True:
+        with database.shared() as tx:
+            batch = tenants.list_tenants(tx, after, TENANTS_PER_PAGE)
+        for tenant in batch:
+            vectors = sum(group.memories for group in vector_repair.list_broken(tenant.tenant_id))
+            broken += vectors
+            affected_tenants += vectors > 0
+        if len(batch) < TENANTS_PER_PAGE:
+            break
+        after = batch[-1].name
+    if not broken:
+        yield ok("archived_vectors", "each has its PCA basis")
+        return
+    owners = f"{affected_tenants:,} tenants" if affected_tenants > 1 else "one tenant"
+    what = (
+        f"{broken:,} archived memories of {owners} are found only by their words, because the PCA basis of their "
+        "vectors is missing or damaged"
+    )
+    todo = (
+        "wait for the next night, which computes these vectors again, or run `ebbing maintain archive` for the tenant"
+    )
+    yield attention("archived_vectors", what, todo)
+
+
 def cold_keys() -> Iterator[Finding]:
     """Check that the key store holds the key of every record in cold storage."""
     lost = affected_tenants = 0
@@ -166,6 +195,7 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (postgresql, ("postgresql",)),
     (embedding_spaces, ("postgresql", "schema")),
     (missing_dynamics, ("postgresql", "schema")),
+    (archived_vectors, ("postgresql", "schema")),
     (cold_keys, ("postgresql", "schema")),
     (master_key, ("postgresql", "schema")),
     (redis, ("redis",)),

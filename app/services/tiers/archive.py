@@ -25,7 +25,7 @@ from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.tier_decision import Decision, TierFacts
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
-from app.services.tiers import dry_run, pca_fitting, sweep, transitions
+from app.services.tiers import dry_run, pca_fitting, sweep, transitions, vector_repair
 from app.services.tiers.dry_run import DryRunKind, Tiers
 from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database
@@ -49,7 +49,7 @@ def run_job_slice(job: Job) -> Step:
 
 
 def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
-    """Continue archiving: sweep, refit the basis if due, move memories, then reduce vectors that were stored whole.
+    """Continue archiving: sweep, refit the basis if due, repair vectors, move memories, then reduce full vectors.
 
     Args:
         as_of: Reference time; None for the start of the work.
@@ -67,10 +67,19 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
         return Step(0, next_state, finished=False)
     base_state = {"as_of": state["as_of"]}
     if phase == "refit":
-        return Step(0, {"phase": "move", **base_state}, finished=False, notes=pca_fitting.refit_basis(tenant_id))
+        return _refit_and_repair(tenant_id, state, base_state, until)
     if phase == "move":
         return _move_until(tenant_id, datetime.fromisoformat(state["as_of"]), base_state, until)
     return _reduce_whole(tenant_id, base_state, until)
+
+
+def _refit_and_repair(tenant_id: UUID, state: dict[str, Any], left_off: dict[str, Any], until: float) -> Step:
+    """Refit the basis at first, then repair vectors: a worker of an earlier version only refits again."""
+    notes = () if "repair" in state else pca_fitting.refit_basis(tenant_id)
+    repaired = vector_repair.run_slice(tenant_id, state.get("repair", {}), until)
+    counts = {"repaired": repaired.vectors} if repaired.vectors else {}
+    next_state = {"phase": "move"} if repaired.state is None else {"phase": "refit", "repair": repaired.state}
+    return Step(0, next_state | left_off, finished=False, counts=counts, notes=(*notes, *repaired.notes))
 
 
 def _move_until(tenant_id: UUID, as_of: datetime, left_off: dict[str, Any], until: float) -> Step:

@@ -185,6 +185,12 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, PoolTimeoutError | ConnectionError | TimeoutError)
 
 
+def is_locked_out(error: BaseException) -> bool:
+    """Return True if a lock of another transaction prevented the operation: a lock timeout or a deadlock."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected)
+
+
 def is_too_slow(error: BaseException) -> bool:
     """Return True if PostgreSQL cancelled the statement because it exceeded `STATEMENT_TIMEOUT_SECONDS`."""
     cause = error.orig if isinstance(error, DBAPIError) else error

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, text
 
 from app.domain.salience.agreement import ComparedRating
 
+# A worker of an earlier version that scores an edited text by rules leaves the former `rules_salience` in the row.
+_IS_COMPARED = "rules_salience IS NOT NULL AND version IS NOT NULL"
 _SALIENCE = "CAST((emotional + novelty + actionable + personal) / 40 AS float8)"
 _COMPARED = f"SELECT version, {_SALIENCE}, CAST(rules_salience AS float8) FROM scores"  # noqa: S608 - a constant
 
@@ -36,7 +38,7 @@ def list_last(tx: Connection, tenant_id: UUID, limit: int) -> list[ComparedRatin
 
 
 _LAST = text(f"""
-{_COMPARED} WHERE tenant_id = :tenant AND rules_salience IS NOT NULL ORDER BY scored_at DESC LIMIT :limit
+{_COMPARED} WHERE tenant_id = :tenant AND {_IS_COMPARED} ORDER BY scored_at DESC LIMIT :limit
 """)
 
 
@@ -45,7 +47,7 @@ def list_last_of_all(tx: Connection, limit: int) -> list[ComparedRating]:
     return [ComparedRating(*row) for row in tx.execute(_LAST_OF_ALL, {"limit": limit})]
 
 
-_LAST_OF_ALL = text(f"{_COMPARED} WHERE rules_salience IS NOT NULL ORDER BY scored_at DESC LIMIT :limit")
+_LAST_OF_ALL = text(f"{_COMPARED} WHERE {_IS_COMPARED} ORDER BY scored_at DESC LIMIT :limit")
 
 
 def read(tx: Connection, tenant_id: UUID, memory_id: UUID) -> StoredRating | None:

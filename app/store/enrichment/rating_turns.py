@@ -49,7 +49,7 @@ def claim(tx: Connection, *, claim_id: UUID, after: UUID, lease_seconds: float) 
     Args:
         claim_id: A new id that proves the claim.
         after: The tenant of the last turn; `NIL` at first.
-        lease_seconds: Duration of the claim.
+        lease_seconds: Duration of the claim, which the worker renews.
 
     Returns:
         The turn, or None if no tenant is free or another turn is claimed.
@@ -73,6 +73,17 @@ FROM next WHERE turn.tenant_id = next.tenant_id
 RETURNING turn.tenant_id, turn.wanted, EXISTS (
   SELECT FROM rating_turns AS other WHERE other.claimed_until <= now() AND other.tenant_id <> turn.tenant_id
 ) AS are_several
+""")
+
+
+def renew(tx: Connection, turn: RatingTurn, lease_seconds: float) -> bool:
+    """Extend the lease of a claimed turn from now; return False if the claim is no longer valid."""
+    return tx.execute(_RENEW, _key(turn) | {"lease": lease_seconds}).rowcount == 1
+
+
+_RENEW = text("""
+UPDATE rating_turns SET claimed_until = now() + make_interval(secs => :lease)
+WHERE tenant_id = :tenant AND claim = :claim
 """)
 
 

@@ -119,7 +119,7 @@ SELECT EXISTS (
 
 
 def claim_for_sending(
-    tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool, yielding: str = ""
+    tx: Connection, at_once: int, kinds: Sequence[str], *, among: bool, yielding: str = "", passed_over_max: int = 0
 ) -> list[UUID]:
     """Claim due jobs to send them to workers, longest wait first, and return their ids.
 
@@ -130,10 +130,12 @@ def claim_for_sending(
         at_once: Maximum number of selected jobs that may be sent or running at a time, over all tenants.
         kinds: The job kinds to which `among` refers.
         among: Select only jobs of these kinds; False selects only jobs of all other kinds.
-        yielding: Select jobs of this kind only while no other selected job is due.
+        yielding: Select jobs of this kind only while no other selected job is due, or after `passed_over_max`.
+        passed_over_max: Number of other jobs that are sent before the job of the yielding kind that has waited longest;
+            then it is sent before all others, and counts from 0 again.
     """
     values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
-    values |= {"yielding": yielding}
+    values |= {"yielding": yielding, "passed_over_max": passed_over_max}
     return list(tx.execute(_SEND, values).scalars())
 
 
@@ -144,12 +146,23 @@ WITH under_way AS MATERIALIZED (
   WHERE status IN ('queued', 'running') AND claim IS NOT NULL AND claimed_until > now()
     AND (kind = ANY (CAST(:kinds AS text[]))) = :among
 ), due AS MATERIALIZED (
+  SELECT job_id, kind FROM jobs
+  WHERE status IN ('queued', 'running') AND claimed_until <= now() AND (kind = ANY (CAST(:kinds AS text[]))) = :among
+  ORDER BY CASE WHEN kind <> :yielding THEN 1 WHEN passed_over >= :passed_over_max THEN 0 ELSE 2 END, claimed_until
+  LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way))
+  FOR UPDATE SKIP LOCKED
+), longest_waiting AS MATERIALIZED (
   SELECT job_id FROM jobs
   WHERE status IN ('queued', 'running') AND claimed_until <= now() AND (kind = ANY (CAST(:kinds AS text[]))) = :among
-  ORDER BY kind = :yielding, claimed_until LIMIT greatest(0, :at_once - (SELECT jobs FROM under_way))
+    AND kind = :yielding AND job_id NOT IN (SELECT job_id FROM due)
+  ORDER BY claimed_until LIMIT 1
   FOR UPDATE SKIP LOCKED
+), counted AS (
+  UPDATE jobs SET passed_over = passed_over + (SELECT count(*) FROM due WHERE kind <> :yielding)
+  WHERE job_id IN (SELECT job_id FROM longest_waiting) AND EXISTS (SELECT FROM due WHERE kind <> :yielding)
 )
-UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after)
+UPDATE jobs SET status = 'queued', claim = gen_random_uuid(), claimed_until = now() + make_interval(secs => :after),
+  passed_over = 0
 WHERE job_id IN (SELECT job_id FROM due)
 RETURNING job_id
 """)

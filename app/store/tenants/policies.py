@@ -13,11 +13,8 @@ from app.store.core.binary_arrays import driver_connection
 
 
 def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
-    """Insert a version of a tenant's policy, effective from the given time; None means now.
-
-    Unset fields are left out: during an upgrade, a process of an earlier version may not accept null in a field.
-    """
-    body = policy.model_dump_json(exclude_none=True)
+    """Insert a version of a tenant's policy, effective from the given time; None means now."""
+    body = policy.dump_stored()
     values = {"tenant_id": tenant_id, "version": version, "body": body, "at": effective_at}
     tx.execute(_ADD, values)
 

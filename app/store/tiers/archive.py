@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -274,6 +274,62 @@ SELECT {_SENT.format(vector="vector")} FROM (
   WHERE tenant_id = %(tenant)s AND basis_id = %(basis)s::bigint ORDER BY memory_id LIMIT %(limit)s FOR UPDATE
 ) AS found
 """  # noqa: S608 - a constant
+
+
+def list_reduced_by(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int], after: UUID, limit: int) -> list[UUID]:
+    """Return the next memories whose vectors were reduced by one of these bases, in id order.
+
+    Memories hidden by an open erasure are omitted: their texts aren't processed any more.
+    """
+    values = {"tenant": tenant_id, "bases": list(basis_ids), "after": after, "limit": limit}
+    return fetch_column(tx, _REDUCED_BY, values, binary=True)
+
+
+_REDUCED_BY: Final = """
+SELECT memory_id FROM archived_memories
+WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(bases)s::bigint[]) AND NOT by_caller AND memory_id > %(after)s
+  AND memory_id NOT IN (SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s)
+ORDER BY memory_id LIMIT %(limit)s
+"""
+
+
+def replace_vectors(
+    tx: Connection,
+    tenant_id: UUID,
+    basis_ids: Sequence[int],
+    space_id: int,
+    versions: Mapping[UUID, int],
+    matrix: npt.NDArray[np.float32],
+) -> int:
+    """Replace vectors that were reduced by one of these bases by full ones of the same texts; return their number.
+
+    Args:
+        space_id: The new vectors' embedding space.
+        versions: The version of each memory's text, by memory.
+        matrix: Vectors in the order of `versions`, shape (n, dimensions).
+    """
+    values = {
+        "tenant": tenant_id,
+        "bases": list(basis_ids),
+        "space": space_id,
+        "ids": Uuids(list(versions)),
+        "versions": Integers(list(versions.values())),
+        "vectors": Halfvecs(matrix),
+    }
+    return driver_connection(tx).execute(_REPLACE_VECTORS, values).rowcount
+
+
+_REPLACE_VECTORS: Final = """
+WITH locked AS MATERIALIZED (
+  SELECT memory_id FROM archived_memories
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND basis_id = ANY (%(bases)s::bigint[]) AND NOT by_caller
+  ORDER BY memory_id FOR UPDATE
+)
+UPDATE archived_memories AS archived SET vector = given.vector, space_id = %(space)s::int, basis_id = NULL
+FROM unnest(%(ids)s, %(versions)s, %(vectors)s::halfvec[]) AS given (memory_id, text_version, vector)
+WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
+  AND archived.memory_id IN (SELECT memory_id FROM locked) AND archived.text_version = given.text_version
+"""
 
 
 def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

@@ -22,6 +22,21 @@ def test_fields_of_a_newer_version_are_ignored_and_all_others_kept() -> None:
     assert Policy.load_stored(json.dumps(body)) == Policy(quota_near=0.5, language="german")
 
 
+def test_null_is_stored_where_it_is_no_default() -> None:
+    """Left out, a retention period without limit would become the default one, and delete memories."""
+    periods = ("pii_days", "financial_days", "casual_days", "work_days", "archived_conversation_days")
+    unlimited = Policy.model_validate({"privacy": dict.fromkeys(periods), "protection": {"salience_above": 0.3}})
+    assert Policy.load_stored(unlimited.dump_stored()) == unlimited
+    assert Policy.load_stored(Policy().dump_stored()) == Policy()
+
+
+def test_null_is_left_out_where_it_is_the_default() -> None:
+    """An earlier version refuses null in `protection.salience_above`."""
+    stored = json.loads(Policy().dump_stored())
+    assert "salience_above" not in stored["protection"]
+    assert stored["protection"]["keep_chance_above"] == 0.11
+
+
 def test_a_stored_value_out_of_range_is_still_an_error() -> None:
     with pytest.raises(ValidationError):
         Policy.load_stored(json.dumps({"quota_near": 2}))

@@ -84,6 +84,15 @@ def test_statistics_compare_the_last_ratings_of_the_tenant_alone(rated: Rated) -
     assert (theirs.ratings, theirs.rank_correlation) == (1, None)
 
 
+def test_a_text_that_an_earlier_version_has_scored_again_is_not_compared(rated: Rated) -> None:
+    """During a rolling upgrade: that version's rules know no `rules_salience`, and leave the former one in the row."""
+    rated.send(TEXTS[0])
+    score_by_model.rate_memories()
+    rated.service.rows("UPDATE scores SET scorer = 'heuristic', version = NULL")
+    assert stats.tenant_stats(rated.tenant.tenant_id).rating_agreement == []
+    assert fleet_gauges.refresh(thoroughly=True).rating_agreement == []
+
+
 def test_the_commands_show_the_rating_and_the_agreement(rated: Rated) -> None:
     rating = {"model": "small", "prompt_version": "salience-4", "salience": 0.62, "rules_salience": 0.5}
     why: dict[str, Any] = {

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -19,12 +19,14 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.salience.llm_scoring import CUES_PROMPT_VERSION
 from app.domain.salience.rating_batches import UnscoredText
 from app.services.enrichment import score_by_model, score_by_rules, stage_runner
+from app.services.jobs import lease
 from app.services.memories import memories
 from app.services.monitoring import stats
 from app.services.tenants import budget
 from tests.service import Service
 from tests.services.due_deletions import erased
 from tests.services.rated import Rated, rated
+from tests.waiting import until
 
 __all__ = ["rated"]
 
@@ -61,6 +63,43 @@ def test_what_the_rules_have_scored_a_model_rates(rated: Rated) -> None:
     assert rated.asked() == [[DOCTOR, RAIN]] or rated.asked() == [[RAIN, DOCTOR]]
     assert rated.turn() is None, "nothing is left to rate"
     assert score_by_model.rate_memories() == 0
+
+
+def test_the_lease_of_a_turn_is_short_and_renewed_while_a_model_is_asked(
+    rated: Rated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a dead worker holds a turn, no tenant's memories are rated: its lease doesn't follow from the timeout."""
+    rated.service.configure(llm_timeout_seconds=120)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.02)
+    leases: list[float] = []
+
+    def happen() -> None:
+        _, seconds = rated.turn() or (False, 0.0)
+        leases.append(seconds)
+        rated.service.rows("UPDATE rating_turns SET claimed_until = now() - interval '1 second'")
+        until(lambda: rated.service.one("SELECT claimed_until > now() FROM rating_turns"), "the lease is renewed")
+
+    during(monkeypatch, happen)
+    rated.send(DOCTOR)
+    assert score_by_model.rate_memories() == 1
+    assert [0 < seconds <= lease.LEASE_SECONDS for seconds in leases] == [True]
+
+
+def test_a_turn_that_has_passed_to_another_worker_is_not_renewed(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.02)
+    other = uuid4()
+    ends = "SELECT claimed_until FROM rating_turns WHERE claim = %s"
+
+    def happen() -> None:
+        rated.service.rows("UPDATE rating_turns SET claim = %s, claimed_until = now() + interval '1 hour'", other)
+        before = rated.service.one(ends, other)
+        until(lambda: not [one for one in threading.enumerate() if one.name == "lease"], "the renewals end")
+        assert rated.service.one(ends, other) == before
+
+    during(monkeypatch, happen)
+    rated.send(DOCTOR)
+    score_by_model.rate_memories()
+    assert rated.service.one("SELECT claim FROM rating_turns") == other, "only the claim's owner may release it"
 
 
 def test_without_a_provider_nobody_is_asked_and_the_turn_waits_for_one(service: Service) -> None:

@@ -107,3 +107,34 @@ def test_exports_give_way_to_other_jobs_of_their_lane(
             "UPDATE jobs SET status = 'done', claimed_until = NULL WHERE job_id = %s AND kind <> 'export'", later
         )
     assert [job_id for _, job_id in sent] == [first, later, second, first], "exports take turns"
+
+
+def test_constant_erasures_leave_exports_a_turn(
+    service: Service, tenant: Tenant, sent: list[tuple[str, UUID]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Erasures without end: after a number of their turns, the export that has waited longest has one."""
+    monkeypatch.setattr(queue, "PASSED_OVER_MAX", 3)
+    erasures = [queue.create(tenant.tenant_id, "erase", {}, lone=False) for _ in range(2)]
+    exports = [queue.create(tenant.tenant_id, "export", {}, lone=False) for _ in range(2)]
+    sent.clear()
+    for _ in range(12):
+        service.rows("UPDATE jobs SET status = 'queued', claim = NULL, claimed_until = now() WHERE claim IS NOT NULL")
+        assert queue.send_jobs() == 1
+    turns = ["export" if job_id in exports else "erase" for _, job_id in sent]
+    assert turns == ["erase", "erase", "erase", "export"] * 3
+    assert [job_id for _, job_id in sent if job_id in exports] == [exports[0], exports[1], exports[0]]
+    assert {job_id for _, job_id in sent} >= set(erasures), "erasures take turns among themselves"
+
+
+def test_an_export_with_its_turn_goes_before_erasures_that_have_waited_longer(
+    service: Service, tenant: Tenant, sent: list[tuple[str, UUID]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "PASSED_OVER_MAX", 3)
+    for _ in range(9):
+        queue.create(tenant.tenant_id, "erase", {}, lone=False)
+    export = queue.create(tenant.tenant_id, "export", {}, lone=False)
+    sent.clear()
+    for _ in range(4):  # each erasure ends in one turn
+        service.rows("UPDATE jobs SET status = 'done', claim = NULL, claimed_until = NULL WHERE claim IS NOT NULL")
+        assert queue.send_jobs() == 1
+    assert [job_id for _, job_id in sent].index(export) == 3

@@ -40,7 +40,7 @@ def run_during_step(service: Service, monkeypatch: pytest.MonkeyPatch, check: Ca
 
 
 def renewers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "job lease"]
+    return [thread for thread in threading.enumerate() if thread.name == "lease"]
 
 
 def test_a_step_that_lasts_keeps_its_lease(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
