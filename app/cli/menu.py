@@ -43,6 +43,8 @@ MENU: Final = {
     "reviews": MenuEntry(INSPECT, "List memories that are due for review.", ("memories.reviews",)),
     "review": MenuEntry(INSPECT, "Record the result of a review.", ("memories.reviews",)),
     "restore": MenuEntry(INSPECT, "Restore archived and cold memories.", ("memories.restore",)),
+    "promote": MenuEntry(INSPECT, "Promote a memory, so that the policy can keep it.", ("memories.promotion",)),
+    "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),
     "curve": MenuEntry(INSPECT, "Draw how strength decays over time.", ("maintenance.curve",)),
     "forecast": MenuEntry(INSPECT, "Predict the number of memories per tier.", ("maintenance.forecast",)),
     "replay": MenuEntry(INSPECT, "Compare recorded searches under another policy.", ("memories.replay",)),

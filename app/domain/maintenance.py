@@ -47,6 +47,16 @@ KINDS: Final[dict[str, Maintenance]] = {
         "change).\n\nCurrent and past strengths don't change.",
         ("--dry-run", "--wait"),
     ),
+    "promote": Maintenance(
+        "Promote memories",
+        "Start a job that promotes used memories which meet the policy's criteria. Uses and reviews promote at once; "
+        "the job finds memories that meet the criteria after a change of the policy. Memories that were demoted are "
+        "left out.",
+        "Promote used memories that meet the policy's criteria (also runs nightly). Undo with `ebbing demote`.",
+        ("--dry-run", "--wait"),
+        answer="a page of memories with tier, reason and numbers, and counts for this page",
+        dry_run="List the memories that would be promoted, without promoting them.",
+    ),
     "archive": Maintenance(
         "Move to the archive",
         "Start a job that sweeps and moves faded memories to the archive; a use reactivates them.",

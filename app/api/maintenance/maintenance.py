@@ -22,7 +22,7 @@ from app.services.embedding import reembed, spaces
 from app.services.evaluation import self_tests
 from app.services.jobs import queue
 from app.services.strength import rebase
-from app.services.tiers import archive, cold_storage, decay_deletion, expiry, sweep
+from app.services.tiers import archive, cold_storage, decay_deletion, expiry, promotion_run, sweep
 from app.services.tiers.dry_run import PreviewPage
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
@@ -150,6 +150,7 @@ def _moves(preview: Foresee, tenant_id: UUID, wanted: Due) -> dict[str, Any]:
 _PREVIEWS: Final[dict[str, Foresee]] = {
     sweep.KIND: sweep.preview_sweep,
     rebase.KIND: partial(sweep.preview_sweep, only_rebase=True),
+    promotion_run.KIND: promotion_run.preview_promotion,
     archive.KIND: archive.preview_archive,
     cold_storage.KIND: cold_storage.preview_cold,
     decay_deletion.KIND: decay_deletion.preview_deletion,

@@ -217,6 +217,14 @@ _CHANGE: Final = itemgetter("id", "from", "to", "why")
 _TIER_VIEW: Final = View(["id", "from", "to", "reason"], _CHANGE, _close_tiers, partial(_tell_processed, _tiers))
 _TEST_VIEW: Final = View(["kind", "id", "from"], itemgetter("kind", "id", "from"), lambda _: None, _tell_tests)
 _VIEWS: Final = {
+    "promote": View(
+        ["id", "tier", "reason", "numbers"],
+        itemgetter("id", "from", "rule", "why"),
+        lambda found: typer.echo(
+            f"{count_memories(found['counts']['looked_at'])} checked; {found['counts']['promoted']:,} to promote"
+        ),
+        partial(_tell_processed, lambda counts: f"; {counts.get('promoted', 0):,} promoted"),
+    ),
     "selftest": _TEST_VIEW,
     "consolidate": View(
         ["action", "memories", "kept", "needs approval", "reason", "example"],

@@ -30,6 +30,7 @@ from app.services.tiers import (
     dry_run,
     expiry,
     keep_calibration,
+    promotion_run,
     segment_compaction,
     sweep,
 )
@@ -72,6 +73,7 @@ def _run_figures_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any],
 STEPS: Final[dict[str, CarryOn]] = {
     "keep_chances": keep_chance_fill.run_slice,
     "calibration": keep_calibration.run_slice,
+    "promote": promotion_run.run_slice,
     "sweep": sweep.run_slice,
     "erasures": execution.run_night_slice,
     "expire": expiry.run_slice,
@@ -98,6 +100,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     return {
         "keep_chances": "fills in keep chances, after which the sweep decides again",
         "calibration": "`POST /v1/forecast` shows the threshold that it would find",
+        "promote": promotion_run.preview_promotion,
         "sweep": sweep.preview_sweep,
         "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
         "expire": expiry.preview_expiry,

@@ -35,6 +35,8 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
         criteria: The four salience components, 0 to 10 each; None before scoring or if the caller set the salience.
         inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`,
             `cues` and `sensitivity`, which only a model provides.
+        promoted_strength: Strength at the promotion; None if the memory isn't promoted, or was by an earlier version.
+        note: Path of the memory's note below the notes folder; None if there is none.
     """
 
     memory_id: UUID
@@ -52,6 +54,8 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     cross_domain_count: int
     promoted_at: datetime | None
     promoted_for: str | None
+    promoted_strength: float | None
+    note: str | None
     made_by: str
 
 
@@ -70,6 +74,7 @@ class Filters:
     strength_below: float | None = None
     superseded: bool | None = None
     role: Role | None = None
+    promoted: bool | None = None
 
     @property
     def by_strength(self) -> bool:
@@ -85,7 +90,12 @@ def _names(fields: Iterable[str], row: str = "") -> str:
 _COLUMNS = f"""
   memory.memory_id, {_names(_DECLARED, "memory.")}, memory.created_at, memory.updated_at, memory.made_by,
   state.tier, state.salience, state.salience_source, state.multiplier, state.access_count, state.accessed_at,
-  state.cross_domain_count, state.promoted_at, state.promoted_for,
+  state.cross_domain_count, state.promoted_at, state.promoted_for, state.promoted_strength,
+  (
+    SELECT concat(note.tenant_id, '/', note.memory_id, '.md') FROM notes AS note
+    WHERE note.tenant_id = :tenant AND note.memory_id = memory.memory_id AND note.digest IS NOT NULL
+      AND state.promoted_at IS NOT NULL
+  ) AS note,
   EXISTS (
     SELECT FROM memory_words AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
       AND known.text_version = memory.text_version
@@ -123,6 +133,7 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:kind AS text) IS NULL OR memory.kind = :kind)
   AND (CAST(:role AS text) IS NULL OR coalesce(memory.role, memory.speaker) = :role)
   AND (CAST(:tier AS text) IS NULL OR state.tier = :tier)
+  AND (CAST(:promoted AS boolean) IS NULL OR (state.promoted_at IS NOT NULL) = :promoted)
   AND (CAST(:after AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= :after)
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
   AND (CAST(:superseded AS boolean) IS NULL OR :superseded = EXISTS (SELECT FROM supersessions AS newer
