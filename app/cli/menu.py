@@ -45,6 +45,7 @@ MENU: Final = {
     "restore": MenuEntry(INSPECT, "Restore archived and cold memories.", ("memories.restore",)),
     "promote": MenuEntry(INSPECT, "Promote a memory, so that the policy can keep it.", ("memories.promotion",)),
     "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),
+    "notes": MenuEntry(INSPECT, "Copy notes of promoted memories to a folder.", ("memories.notes",)),
     "curve": MenuEntry(INSPECT, "Draw how strength decays over time.", ("maintenance.curve",)),
     "forecast": MenuEntry(INSPECT, "Predict the number of memories per tier.", ("maintenance.forecast",)),
     "replay": MenuEntry(INSPECT, "Compare recorded searches under another policy.", ("memories.replay",)),

@@ -86,6 +86,16 @@ KINDS: Final[dict[str, Maintenance]] = {
         ("--dry-run", "--wait --yes"),
         deletes=True,
     ),
+    "notes": Maintenance(
+        "Write notes of promoted memories",
+        "Start a job that writes notes of promoted memories below the operator's folder, updates notes that differ, "
+        "and removes the notes of other memories. A note that somebody has edited is counted and left as it is.",
+        "Write, update and remove the notes of promoted memories below EBBING_NOTES_DIR (also runs nightly).\n\nNotes "
+        "that somebody has edited are listed, but not overwritten.",
+        ("--dry-run", "--wait"),
+        answer="a page of notes with their state and what would happen, and counts for this page",
+        dry_run="List the notes that would be written or removed, and the notes that somebody has edited.",
+    ),
     "selftest": Maintenance(
         "Run self-tests",
         "Start a job that tests retrieval on a sample of memories, even if no weekly run is due.\n\n"

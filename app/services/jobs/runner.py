@@ -24,6 +24,7 @@ from app.services.evaluation import self_tests
 from app.services.jobs import backpressure, lease, queue
 from app.services.jobs.lease import LEASE_SECONDS
 from app.services.night import night_run
+from app.services.notes import note_run
 from app.services.privacy import export_job, export_requests, legal_holds
 from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
@@ -83,6 +84,7 @@ KINDS: dict[str, JobKind] = {
     decay_deletion.KIND: JobKind(decay_deletion.run_job_slice),
     self_tests.KIND: JobKind(self_tests.run_job_slice),
     night_run.KIND: JobKind(night_run.run_job_slice),
+    note_run.KIND: JobKind(note_run.run_job_slice),
     consolidation_run.KIND: JobKind(consolidation_run.run_job_slice),
     approval.KIND: JobKind(approval.run_job_slice),
     summary_refresh.KIND: JobKind(summary_refresh.run_job_slice),

@@ -8,7 +8,7 @@ from app.domain.rounding import round_for_people
 from app.domain.strength.promotion import REASONS, Criterion, list_unmet, promotion_reasons
 from app.errors import Conflict, FieldError, require_found
 from app.services.storage import lookup
-from app.services.storage.memory_write import MemoryWrite, memory_write
+from app.services.storage.memory_write import MemoryWrite, memory_write, queue_notes
 from app.services.strength import memory_strength
 from app.services.strength.promotion import write_flags
 from app.store.core import database
@@ -54,6 +54,7 @@ def promote(tenant_id: UUID, memory_id: UUID, actor: str, *, force: bool = False
         strength = float(era.dynamics.strength(held.state, now)[0])
         write_flags(tx, tenant_id, {stored_id: NewFlag(reason or "manual", strength)}, now, by_hand=True)
         tiers.mark_due(tx, tenant_id, [stored_id])
+        queue_notes(tx, tenant_id)
         write.audit("memory_promoted", actor, ids=[stored_id], details={"for": reason or "manual"})
         return require_found(memories.get(tx, tenant_id, stored_id), "memory")
 
@@ -88,6 +89,7 @@ def _clear(write: MemoryWrite, stored_id: UUID, actor: str) -> None:
     code, strength = REASONS.index(reason), times.at(now).dynamics.strength(held.state, now)
     history.add(tx, tenant_id, "demoted", [stored_id], EventChange(now, code, code, strength))
     tiers.mark_due(tx, tenant_id, [stored_id])
+    queue_notes(tx, tenant_id)
     write.audit("memory_demoted", actor, ids=[stored_id], details={"for": reason})
 
 
