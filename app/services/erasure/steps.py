@@ -285,7 +285,7 @@ def _find_notes(tenant_id: UUID, _erasure: Erasure, memory_ids: Sequence[UUID]) 
 
 def _erase_notes(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Remove the notes, edited ones too; notes of memories under a legal hold remain."""
-    with step_transaction(tenant_id, erasure, "notes") as tx:
+    with step_transaction(tenant_id, erasure, "note_files") as tx:
         held_ids = holds.list_by_memory(tx, tenant_id, ids)
         erasable = [memory_id for memory_id in ids if memory_id not in held_ids]
         return StepProgress(None, note_erasure.remove_notes(tx, tenant_id, erasable))
@@ -338,7 +338,7 @@ STEPS: Final[dict[str, ErasureStep]] = {
         _find_letters,
         _erase_letters,
     ),
-    "notes": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
+    "note_files": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
     "segments": ErasureStep(
         "segments of cold storage",
         "unreadable immediately, because the records' keys are destroyed; a nightly run rewrites the segments without "

@@ -23,14 +23,14 @@ def count_notes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def remove_notes(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Remove the files of these memories and forget their notes; return the number of files.
+    """Remove the files of these memories and forget their notes; return the number of notes as `count_notes` does.
 
     Raises:
         Misconfigured: Notes of these memories were written to a folder that isn't configured any more.
     """
-    base = settings().notes_dir
+    base, recorded = settings().notes_dir, notes.count(tx, tenant_id, memory_ids)
     if base is None:
-        if notes.count(tx, tenant_id, memory_ids):
+        if recorded:
             raise Misconfigured("notes of erased memories can't be removed: set EBBING_NOTES_DIR to their folder again")
         return 0
     removed = 0
@@ -38,7 +38,7 @@ def remove_notes(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence
         if folder is not None:
             removed = folder.remove(_list_files(tenant_id, memory_ids))
     notes.forget(tx, tenant_id, memory_ids)
-    return removed
+    return max(recorded, removed)
 
 
 def replace_note(tenant_id: UUID, memory_id: UUID) -> None:

@@ -82,7 +82,8 @@ def _preview_slice(
             before = _MISSING if content is None else state
             result = "edited" if state == "edited" else "written"
             moves.append(PredictedMove(memory_id, before, result, before, _WHY[before]))
-    moves += [PredictedMove(memory_id, "written", "removed", "gone", _WHY["gone"]) for memory_id in unwanted.gone]
+    gone = (*unwanted.gone, *unwanted.hidden)
+    moves += [PredictedMove(memory_id, "written", "removed", "gone", _WHY["gone"]) for memory_id in gone]
     for memory_id in unwanted.demoted:
         content = None if folder is None else folder.read(note.note_name(memory_id))
         is_edited = content is not None and not note.is_unedited(content)

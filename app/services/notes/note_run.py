@@ -140,7 +140,8 @@ def _clean_page(tenant_id: UUID, folder: NotesFolder, after: UUID, counts: Count
         return None
     edited = {memory_id for memory_id in unwanted.demoted if _is_edited(folder, memory_id)}
     counts["edited"] += len(edited)
-    leaving = [*unwanted.gone, *(memory_id for memory_id in unwanted.demoted if memory_id not in edited)]
+    forgotten = [*unwanted.gone, *(memory_id for memory_id in unwanted.demoted if memory_id not in edited)]
+    leaving = [*forgotten, *unwanted.hidden]
     counts["removed"] += folder.remove(entry.name for memory_id in leaving for entry in files.get(memory_id, ()))
     staying = set(ids).difference(leaving)
     now = time.time()
@@ -152,7 +153,8 @@ def _clean_page(tenant_id: UUID, folder: NotesFolder, after: UUID, counts: Count
     )
     if leaving:
         with database.tenant(tenant_id) as tx:
-            notes.forget(tx, tenant_id, leaving)
+            notes.forget(tx, tenant_id, forgotten)
+            notes.expire(tx, tenant_id, unwanted.hidden)
     return ids[-1]
 
 

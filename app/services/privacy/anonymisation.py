@@ -68,7 +68,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role})
     with database.tenant(tenant_id) as tx:
         anonymisation.forget(tx, tenant_id, memory.memory_id)
-        has_note = notes.expire(tx, tenant_id, memory.memory_id)
+        has_note = notes.expire(tx, tenant_id, [memory.memory_id])
         labels: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
         key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
         for label, name in labels.items():

@@ -214,6 +214,8 @@ class MemoryWrite:
         """Write the follow-up records of all reported changes, in the lock order."""
         tx, tenant_id = self.tx, self.tenant_id
         refresh_summaries(tx, tenant_id, self._sources)
+        if self._deleted:
+            queue_notes(tx, tenant_id)
         remaining = sorted(self._measured - self._deleted)
         counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, remaining))
         hidden = hide_matching(tx, tenant_id, self._changed, also_by_id=False)

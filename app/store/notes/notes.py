@@ -119,13 +119,12 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET digest = excluded.digest, writt
 """
 
 
-def expire(tx: Connection, tenant_id: UUID, memory_id: UUID) -> bool:
-    """Mark a note so that it is replaced or removed even if somebody has edited it; return whether there is one."""
-    values = {"tenant": tenant_id, "memory_id": memory_id}
-    return driver_connection(tx).execute(_EXPIRE, values).rowcount > 0
+def expire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+    """Mark notes so that they are replaced or removed even if somebody has edited them; return their number."""
+    return driver_connection(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).rowcount
 
 
-_EXPIRE: Final = "UPDATE notes SET digest = NULL WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s"
+_EXPIRE: Final = "UPDATE notes SET digest = NULL WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 
 
 def forget(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
@@ -149,12 +148,14 @@ class UnwantedNotes(NamedTuple):
     """Memories that shouldn't have a note.
 
     Attributes:
-        gone: Memories that don't exist, are deleted or hidden, or whose note holds data that must go.
+        gone: Memories that don't exist, or whose note contains data that must go.
+        hidden: Memories that an erasure hides; the record of their note remains, for the erasure's report.
         demoted: Memories that exist without being promoted.
         held: Memories under a legal hold, whose notes remain.
     """
 
     gone: list[UUID]
+    hidden: list[UUID]
     demoted: list[UUID]
     held: list[UUID]
 
@@ -162,14 +163,14 @@ class UnwantedNotes(NamedTuple):
 def find_unwanted(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> UnwantedNotes:
     """Return which of these memories shouldn't have a note, and why."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
-    unwanted = UnwantedNotes([], [], [])
+    unwanted = UnwantedNotes([], [], [], [])
     for memory_id, kind in driver_connection(tx).execute(_UNWANTED, values):
         getattr(unwanted, kind).append(memory_id)
     return unwanted
 
 
 _UNWANTED: Final = f"""
-SELECT id, CASE WHEN memory.memory_id IS NULL OR memory.deleted_at IS NOT NULL THEN 'gone'
+SELECT id, CASE WHEN memory.memory_id IS NULL THEN 'gone' WHEN memory.deleted_at IS NOT NULL THEN 'hidden'
   WHEN EXISTS (SELECT FROM holds AS hold WHERE hold.tenant_id = %(tenant)s AND {HOLDS}) THEN 'held'
   WHEN note.memory_id IS NOT NULL AND note.digest IS NULL THEN 'gone' ELSE 'demoted' END
 FROM unnest(%(ids)s) AS id
