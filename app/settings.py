@@ -167,8 +167,7 @@ class Settings(SecretFileSettings, LogInSettings):
     backup_days: int = Field(30, ge=0, le=3650)
     """Retention period of your backups, stated in erasure reports. The service makes no backups itself."""
     notes_dir: Path | None = None
-    """Folder for notes of promoted memories, with a folder for each tenant; a disk that the API and every worker share.
-    If unset, no notes are written."""
+    """Folder for notes of promoted memories, on a disk that API and workers share. If unset, no notes are written."""
     document_texts: Path | None = None
     """Translated copy of `app/domain/privacy/documents/en.toml`, the texts of erasure reports, of answers to privacy
     requests and of the readable page of exports. Default: English."""

@@ -214,7 +214,7 @@ def _tiers(counts: dict[str, int]) -> str:
 
 
 def _notes(counts: dict[str, int]) -> str:
-    """Describe how many notes are written and removed, and how many somebody has edited."""
+    """Describe how many notes are written and removed, and how many were edited by hand."""
     found = {"written": "written", "removed": "removed", "edited": "edited by hand, left as they are"}
     told = [f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)]
     return f"; notes: {', '.join(told)}" if told else "; no note changes"

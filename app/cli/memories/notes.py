@@ -44,8 +44,8 @@ def notes(
 ) -> None:
     """Write the notes of promoted memories to a folder, update changed notes, and remove notes of other memories.
 
-    Run it again after an erasure: it removes the notes of erased memories, edited ones too. Other notes that somebody
-    has edited are listed and left as they are. Erasure reports name this machine as a recipient.
+    Run it again after an erasure: it removes the notes of erased memories, edited ones too. Other edited notes are
+    listed and not overwritten. Erasure reports name this machine as a recipient.
     """
     from app.cli.core.client import Api
     from app.notes_folder import NotesFolderFailed, open_folder
@@ -56,7 +56,7 @@ def notes(
     except NotesFolderFailed as error:
         raise CommandFailure(str(error)) from None
     for edited in done["edited"]:
-        typer.echo(f"{directory / edited} was edited by hand: it is left as it is", err=True)
+        typer.echo(f"{directory / edited} was edited by hand: it isn't overwritten", err=True)
     counts = {kind: len(done[kind]) if kind == "edited" else done[kind] for kind in _WORDS}
     told = ", ".join(f"{counts[kind]:,} {words}" for kind, words in _WORDS.items() if counts[kind])
     total = count_of(counts["written"] + counts["unchanged"], "note", "notes")

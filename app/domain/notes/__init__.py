@@ -1,1 +1,1 @@
-"""Notes of promoted memories as Markdown files: their form, and whether somebody has edited one."""
+"""Notes of promoted memories as Markdown files: their form, and the check for edits."""

@@ -1,6 +1,6 @@
 """The note of a promoted memory: Markdown with YAML front matter (seed 001, integration with Obsidian).
 
-A note carries the hash of its other lines, so that a reader can tell whether somebody has edited it without a copy.
+A note carries the hash of its other lines, so that an edit is detected without a second copy.
 This module imports only the standard library, because `ebbing notes` uses it.
 """
 

@@ -1,4 +1,4 @@
-"""Find and remove the notes of erased and anonymised memories, whether or not somebody has edited or copied them."""
+"""Find and remove the notes of erased and anonymised memories, edited and copied ones included."""
 
 from __future__ import annotations
 

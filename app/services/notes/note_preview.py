@@ -22,14 +22,14 @@ _MISSING: Final = "missing"
 _WHY: Final = {
     "missing": "the memory has no note",
     "outdated": "the memory, its links or its sources have changed",
-    "edited": "somebody has edited the note, so it isn't overwritten",
+    "edited": "the note was edited by hand, so it isn't overwritten",
     "demoted": "the memory isn't promoted",
     "gone": "the memory is deleted",
 }
 
 
 def preview_notes(tenant_id: UUID, _as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
-    """Return a page of notes that a run would write or remove, and of notes that somebody has edited.
+    """Return a page of notes that a run would write or remove, and of edited notes.
 
     Each has the state of its note as `before`, what a run does with it as `after`, and the reason as `rule`.
 

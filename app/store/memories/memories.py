@@ -184,15 +184,6 @@ def _list_page(state: str, *, by_strength: bool) -> TextClause:
     return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
 
 
-def resolve_id(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Return the stored id of a memory: the target if the given id is an alias, otherwise the id itself."""
-    target = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
-    return target or memory_id
-
-
-_RESOLVE = text("SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :alias")
-
-
 def lock(tx: Connection, tenant_id: UUID, memory_id: UUID) -> bool:
     """Lock a memory's row until the transaction ends. Return False if it doesn't exist or was deleted."""
     return tx.execute(_LOCK, {"tenant": tenant_id, "memory_id": memory_id}).scalar() is not None
@@ -364,25 +355,6 @@ _SET_KINDS = text("""
 UPDATE memory_state AS state SET kind = given.place
 FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:places AS smallint[])) AS given (memory_id, place)
 WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.kind <> given.place
-""")
-
-
-def add_aliases(tx: Connection, tenant_id: UUID, aliases: Mapping[UUID, UUID]) -> None:
-    """Store aliases of memories.
-
-    Args:
-        aliases: The stored id by alias.
-    """
-    if aliases:
-        values = {"tenant": tenant_id, "given": list(aliases), "stored": list(aliases.values())}
-        tx.execute(_ADD_ALIASES, values)
-
-
-_ADD_ALIASES = text("""
-INSERT INTO memory_aliases (tenant_id, alias_id, memory_id)
-SELECT :tenant, alias_id, memory_id
-FROM unnest(CAST(:given AS uuid[]), CAST(:stored AS uuid[])) AS given (alias_id, memory_id)
-ON CONFLICT DO NOTHING
 """)
 
 

@@ -18,7 +18,7 @@ class WrittenNote(NamedTuple):
     """A promoted memory with the state of its note.
 
     Attributes:
-        digest: SHA-256 of the note as written; None if it must be replaced even if somebody has edited it.
+        digest: SHA-256 of the note as written; None if it must be replaced even if it was edited.
         is_listed: True if a note was written.
         is_cold: True if the memory is in cold storage, where its row has only the first sentences.
         updated_at: Time of the last edit; None if there was none.
@@ -44,11 +44,7 @@ def list_promoted(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> l
         links.setdefault(memory_id, []).append(NoteLink(*link))
     return [
         WrittenNote(
-            PromotedMemory(
-                *(row[0], row[1], row[2], row[3], tuple(row[4]), *row[5:10]),
-                sources=tuple(sources.get(row[0], ())),
-                links=links.get(row[0], ()),
-            ),
+            PromotedMemory(*row[:4], tuple(row[4]), *row[5:10], tuple(sources.get(row[0], ())), links.get(row[0], ())),
             *row[10:],
         )
         for row in rows
@@ -120,7 +116,7 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE SET digest = excluded.digest, writt
 
 
 def expire(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Mark notes so that they are replaced or removed even if somebody has edited them; return their number."""
+    """Mark notes so that they are replaced or removed even if they were edited; return their number."""
     return driver_connection(tx).execute(_EXPIRE, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).rowcount
 
 

@@ -25,7 +25,8 @@ KEEPS = Policy(promotion=Promotion(keeps=True))
 def decided(policy: Policy, days: float = 400, **facts: Any) -> tuple[str, str, str, bool]:
     """Return tier, rule and reason of an unused memory after so many days, and whether decay may ever move it."""
     state, now = new(np.array([START]), salience=0.05), START + days * DAY_SECONDS
-    standing = replace(fresh_facts(state.created_at), **{name: np.array([value]) for name, value in facts.items()})
+    given: dict[str, Any] = {name: np.array([value]) for name, value in facts.items()}
+    standing = replace(fresh_facts(state.created_at), **given)
     seen = CurrentStrength(policy.model.strength(state, now), importance(policy.importance, state, now))
     decision = decide_tiers(policy.rules, standing, state, now, seen)
     [why] = explain_decisions(policy.rules, standing, state, now, seen, decision)

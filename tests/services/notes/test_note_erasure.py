@@ -71,7 +71,7 @@ def test_a_note_that_appears_later_is_residue(vault: Vault, monkeypatch: pytest.
     vault.run()
     vault.service.rows("DELETE FROM jobs WHERE kind = 'notes'")
     content = vault.file(memory_id).read_bytes()
-    came_back = []
+    came_back: list[int] = []
     remove_notes = note_erasure.remove_notes
 
     def remove(*given: Any) -> int:
