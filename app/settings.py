@@ -166,11 +166,11 @@ class Settings(SecretFileSettings, LogInSettings):
     # Privacy
     backup_days: int = Field(30, ge=0, le=3650)
     """Retention period of your backups, stated in erasure reports. The service makes no backups itself."""
-
+    notes_dir: Path | None = None
+    """Folder for notes of promoted memories, on a disk that API and workers share. If unset, no notes are written."""
     document_texts: Path | None = None
     """Translated copy of `app/domain/privacy/documents/en.toml`, the texts of erasure reports, of answers to privacy
     requests and of the readable page of exports. Default: English."""
-
     backup_mark: Path | None = None
     """File that your backup touches on success; its age is `ebbing_backup_age_seconds`."""
 
@@ -319,7 +319,7 @@ class Settings(SecretFileSettings, LogInSettings):
 
     @field_validator(
         *("openai_api_key", "openai_base_url", "cold_url", "cold_endpoint", "master_key", "other_master_keys"),
-        *("public_url", "metrics_token", "backup_mark", "otel_endpoint"),
+        *("public_url", "metrics_token", "backup_mark", "notes_dir", "otel_endpoint"),
         mode="before",
     )
     @classmethod

@@ -192,6 +192,7 @@ RULE_NAMES: Final[Mapping[str, str]] = {
     "hold": "legal hold",
     "expiry": "retention period",
     "never_forget": "permanently protected",
+    "promoted": "promoted",
     "grace": "protected for now",
 }
 """Labels of the rules that decide a tier; rules not listed use their own name."""

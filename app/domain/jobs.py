@@ -32,6 +32,8 @@ KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "expire": ("deleted", "summaries", "noticed"),
     "graph": (),
     "night": (),
+    "notes": ("written", "unchanged", "edited", "removed"),
+    "promote": ("promoted",),
     "rebase": _TIERS,
     "rederive": ("summaries", "by_model", "removed"),
     "reembed": ("removed_vectors", "set_aside"),

@@ -47,6 +47,16 @@ KINDS: Final[dict[str, Maintenance]] = {
         "change).\n\nCurrent and past strengths don't change.",
         ("--dry-run", "--wait"),
     ),
+    "promote": Maintenance(
+        "Promote memories",
+        "Start a job that promotes used memories which meet the policy's criteria. Uses and reviews promote at once; "
+        "the job finds memories that meet the criteria after a change of the policy. Memories that were demoted are "
+        "left out.",
+        "Promote used memories that meet the policy's criteria (also runs nightly). Undo with `ebbing demote`.",
+        ("--dry-run", "--wait"),
+        answer="a page of memories with tier, reason and numbers, and counts for this page",
+        dry_run="List the memories that would be promoted, without promoting them.",
+    ),
     "archive": Maintenance(
         "Move to the archive",
         "Start a job that sweeps and moves faded memories to the archive; a use reactivates them.",
@@ -75,6 +85,16 @@ KINDS: Final[dict[str, Maintenance]] = {
         "Permanently delete memories whose retention period has expired (also runs nightly).",
         ("--dry-run", "--wait --yes"),
         deletes=True,
+    ),
+    "notes": Maintenance(
+        "Write notes of promoted memories",
+        "Start a job that writes notes of promoted memories below the operator's folder, updates notes that differ, "
+        "and removes the notes of other memories. An edited note is counted and not overwritten.",
+        "Write, update and remove the notes of promoted memories below EBBING_NOTES_DIR (also runs nightly).\n\nNotes "
+        "that were edited by hand are listed, but not overwritten.",
+        ("--dry-run", "--wait"),
+        answer="a page of notes with their state and what would happen, and counts for this page",
+        dry_run="List the notes that would be written or removed, and the edited notes.",
     ),
     "selftest": Maintenance(
         "Run self-tests",

@@ -79,6 +79,8 @@ memory_state = Table(
     Column("cross_domain_count", Integer, nullable=False),
     Column("promoted_at", _MOMENT),
     Column("promoted_for", Text),
+    Column("promoted_strength", REAL),
+    Column("demoted_at", _MOMENT),
     Column("restored_at", _MOMENT),
     Column("reminders", Integer),
 )

@@ -265,7 +265,7 @@ def test_its_history_goes_on_by_pages(api: Api, visit: Visit) -> None:
         api.post(f"/v1/memories/{memory_id}/touch", json={"session": f"s{session}"})
     visitor = visit("read")
     html = visitor.page(f"/memories/{memory_id}")
-    assert len(re.findall("used: strength|promoted permanently", html)) == 30
+    assert len(re.findall("used: strength|promoted: frequent use", html)) == 30
     older = re.search(r'href="/ops(/memories/[^"]+cursor=[^"]+)"', html)
     assert older
     assert "accepted" in said(visitor.page(older[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from app.domain.jobs import Job
 from app.services.enrichment import score_by_model
 from app.services.erasure import requests
 from app.services.evaluation import self_tests
+from app.services.notes import note_run
 from app.services.privacy import export_requests
 from app.services.tiers import cold_storage
 from app.settings import settings
@@ -29,6 +31,7 @@ from tests.services import archived_memories
 from tests.services.cold_due import MASTER_KEY
 from tests.services.due_deletions import UNFINISHED, worked
 from tests.services.mergeable import Alike
+from tests.waiting import PATIENCE_SECONDS
 
 WORD = "quillwort7f3a"
 SUBJECT = f"{WORD} person"
@@ -40,8 +43,8 @@ LONG = f"{WORD} once told me at length what there is to know. " * 30
 class Everywhere:
     """A person with data in every store, beside another person who stays."""
 
-    def __init__(self, api: Api, fake: FakeProvider, folder: Path) -> None:
-        self.api, self.fake, self.folder = api, fake, folder
+    def __init__(self, api: Api, fake: FakeProvider, folder: Path, notes: Path) -> None:
+        self.api, self.fake, self.folder, self.notes = api, fake, folder, notes
         self.service: Service = api.service
         self.tenant_id = api.tenant.tenant_id
         self.alike = Alike(self.service, tenant_id=self.tenant_id)
@@ -83,6 +86,7 @@ class Everywhere:
         self.supersede()
         self.test()
         self.export()
+        self.note()
 
     def update(self) -> None:
         """Update a memory by its external id and another one by hand."""
@@ -188,6 +192,16 @@ class Everywhere:
                 cold_storage.move_segment(self.tenant_id)
         assert archived_memories.tiers(self.service, [cool, archived]) == ["cold", "archived"]
 
+    def note(self) -> None:
+        """Write notes of promoted memories, edit one of them, and copy another one."""
+        for memory_id in self.ids[:2]:
+            path = f"/v1/memories/{memory_id}/promote"
+            assert self.api.post(path, json={"force": True}).is_success
+        note_run.run_slice(self.tenant_id, None, {}, time.monotonic() + PATIENCE_SECONDS)
+        first, second = sorted(self.notes.rglob("*.md"))
+        first.with_name("copy.md").write_bytes(first.read_bytes())
+        second.write_text(f"{WORD}, as I edited it")
+
     def erase(self, **scope: Any) -> None:
         """Request an erasure (of the person, unless a scope is given) and carry it out."""
         asked = {"kind": "gdpr", "grace_days": 0, "reason": f"{WORD} asked by mail"} | (scope or {"subject": SUBJECT})
@@ -208,6 +222,7 @@ class Everywhere:
             "tables": traces.in_tables(self.service, WORD),
             "redis": traces.in_redis(self.service.redis, WORD),
             "cold storage": traces.in_cold(self.tenant_id, self.folder, WORD),
+            "notes": [path.name for path in self.notes.rglob("*.md") if WORD in path.read_text().lower()],
             "answers": [path for path in PATHS if WORD in self.api.get(path).text.lower()],
         }
         return {store: places for store, places in found.items() if places}
@@ -222,14 +237,15 @@ PATHS = (
 
 
 @pytest.fixture
-def someone(service: Service, tmp_path: Path) -> Iterator[Everywhere]:
+def someone(service: Service, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
     """A person who is stored and indexed, but in no other store."""
     with provider() as fake:
         service.configure(openai_base_url=fake.url, summary_model="summer", llm_concurrency=1)
-        service.configure(cold_url=tmp_path.as_uri(), master_key=MASTER_KEY)
+        notes = tmp_path_factory.mktemp("notes")
+        service.configure(cold_url=tmp_path.as_uri(), master_key=MASTER_KEY, notes_dir=str(notes))
         cold_store.cache_clear()
         with Api(service) as api:
-            made = Everywhere(api, fake, tmp_path)
+            made = Everywhere(api, fake, tmp_path, notes)
             made.begin()
             yield made
         cold_store.cache_clear()

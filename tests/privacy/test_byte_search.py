@@ -38,6 +38,7 @@ def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.Capt
         "the word isn't everywhere: the test proves nothing"
     )
     assert {path.partition("/")[0] for path in before["cold storage"]} == {"segments", "exports"}
+    assert len(before["notes"]) == 3, "two notes and a copy"
     cued = "SELECT count(*) FROM scores WHERE array_to_string(inferred_cues, ' ') LIKE %s AND cue_stems <> '{}'"
     assert everywhere.service.one(cued, f"%{WORD}%") > 0, "no cues of a model: the test proves nothing"
     theirs = everywhere.service.rows("SELECT memory_id FROM memories WHERE subject = %s", SUBJECT)

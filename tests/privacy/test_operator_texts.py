@@ -80,7 +80,13 @@ REASONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            *("api_keys.name", "tenants.name", "embedding_spaces.model", "embedding_spaces.embedder"),
+            *(
+                "api_keys.name",
+                "note_copies.name",
+                "tenants.name",
+                "embedding_spaces.model",
+                "embedding_spaces.embedder",
+            ),
             *("usage.host", "usage.model"),
         ),
         NAMES,

@@ -38,6 +38,7 @@ NAMES = {
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",
+    "NotesFolderFailed",
     "NotReplayed",
     "OverBudget",
     "Overtaken",

@@ -97,7 +97,13 @@ def _stored(row: StoredMemory, live: LiveMemory | None) -> dict[str, Any]:
         "multiplier": row.multiplier,
         "salience": {"value": row.salience, "source": row.salience_source, "criteria": row.criteria},
         "inferred": row.inferred,
-        "promoted": row.promoted_at and {"at": row.promoted_at, "for": row.promoted_for},
+        "promoted": row.promoted_at
+        and {
+            "at": row.promoted_at,
+            "for": row.promoted_for,
+            "strength": row.promoted_strength,
+            "note": row.note,
+        },
         "made_by": row.made_by,
         **_live(live),
         "status": _status(indexed=row.indexed, embedded=row.embedded),

@@ -21,8 +21,9 @@ from app.errors import NotAllowed
 from app.services.embedding import reembed, spaces
 from app.services.evaluation import self_tests
 from app.services.jobs import queue
+from app.services.notes import note_preview, note_run
 from app.services.strength import rebase
-from app.services.tiers import archive, cold_storage, decay_deletion, expiry, sweep
+from app.services.tiers import archive, cold_storage, decay_deletion, expiry, promotion_run, sweep
 from app.services.tiers.dry_run import PreviewPage
 
 router = APIRouter(prefix="/v1/maintenance", tags=["maintenance"])
@@ -150,10 +151,12 @@ def _moves(preview: Foresee, tenant_id: UUID, wanted: Due) -> dict[str, Any]:
 _PREVIEWS: Final[dict[str, Foresee]] = {
     sweep.KIND: sweep.preview_sweep,
     rebase.KIND: partial(sweep.preview_sweep, only_rebase=True),
+    promotion_run.KIND: promotion_run.preview_promotion,
     archive.KIND: archive.preview_archive,
     cold_storage.KIND: cold_storage.preview_cold,
     decay_deletion.KIND: decay_deletion.preview_deletion,
     expiry.KIND: expiry.preview_expiry,
+    note_run.KIND: note_preview.preview_notes,
 }
 
 for _kind, _preview in _PREVIEWS.items():

@@ -39,6 +39,7 @@ _NAMES: Final[dict[str, Sequence[str]]] = {
     "tier": DECAY_TIERS,
     "wanted_tier": DECAY_TIERS,
     "promoted": REASONS,
+    "demoted": REASONS,
 }
 Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 
@@ -57,6 +58,7 @@ def page(
     strength_below: Share | None = None,
     superseded: bool | None = None,  # noqa: FBT001 - FastAPI gives it by its name
     role: Role | None = None,
+    promoted: bool | None = None,  # noqa: FBT001 - as above
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: str | None = None,
@@ -65,10 +67,13 @@ def page(
 
     `after` and `before` compare the time of occurrence, or else of acceptance. `strength_above` and `strength_below`
     compare the current strength. `superseded=true` selects only superseded memories, `false` excludes them. `role`
-    compares the effective role of the speaker; without it, all roles are listed.
+    compares the effective role of the speaker; without it, all roles are listed. `promoted=true` selects only promoted
+    memories, `false` excludes them.
     """
     check_storable(subject=subject, thread=thread, tag=tag)
-    wanted = Filters(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role)
+    wanted = Filters(
+        *(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role, promoted)
+    )
     found = memories.list_memories(caller.tenant_id, wanted, ID.decode(cursor), limit)
     return responses.memories(found, live_numbers.live_numbers(caller.tenant_id, found, as_of))
 
@@ -159,6 +164,8 @@ def _happened(entry: HistoryEvent) -> dict[str, Any]:
         shown |= {side: _NAMES[entry.kind][int(shown[side])] for side in ("before", "after")}
     if entry.kind == "promoted":
         shown["before"] = None
+    if entry.kind == "demoted":
+        shown["after"] = None
     return shown
 
 

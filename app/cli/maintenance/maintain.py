@@ -213,10 +213,31 @@ def _tiers(counts: dict[str, int]) -> str:
     return f"; new tiers: {', '.join(found)}" if found else "; no tier changes"
 
 
+def _notes(counts: dict[str, int]) -> str:
+    """Describe how many notes are written and removed, and how many were edited by hand."""
+    found = {"written": "written", "removed": "removed", "edited": "edited by hand, left as they are"}
+    told = [f"{counts[name]:,} {words}" for name, words in found.items() if counts.get(name)]
+    return f"; notes: {', '.join(told)}" if told else "; no note changes"
+
+
 _CHANGE: Final = itemgetter("id", "from", "to", "why")
 _TIER_VIEW: Final = View(["id", "from", "to", "reason"], _CHANGE, _close_tiers, partial(_tell_processed, _tiers))
 _TEST_VIEW: Final = View(["kind", "id", "from"], itemgetter("kind", "id", "from"), lambda _: None, _tell_tests)
 _VIEWS: Final = {
+    "notes": View(
+        ["id", "note", "becomes", "reason"],
+        itemgetter("id", "from", "to", "why"),
+        lambda found: typer.echo(f"{count_memories(found['counts']['looked_at'])} promoted{_notes(found['counts'])}"),
+        partial(_tell_processed, _notes),
+    ),
+    "promote": View(
+        ["id", "tier", "reason", "numbers"],
+        itemgetter("id", "from", "rule", "why"),
+        lambda found: typer.echo(
+            f"{count_memories(found['counts']['looked_at'])} checked; {found['counts']['promoted']:,} to promote"
+        ),
+        partial(_tell_processed, lambda counts: f"; {counts.get('promoted', 0):,} promoted"),
+    ),
     "selftest": _TEST_VIEW,
     "consolidate": View(
         ["action", "memories", "kept", "needs approval", "reason", "example"],

@@ -17,6 +17,7 @@ router = typer.Typer()
 LABELS: Final = {
     "back_days": "since restored",
     "is_marked": "permanent mark",
+    "is_promoted": "promoted",
     "expires_as": "expiry category",
     "expires_after_days": "retention period",
     "expires_by_risk": "expires by risk",

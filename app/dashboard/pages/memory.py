@@ -22,7 +22,6 @@ from app.domain.formatting import format_number
 from app.domain.ingest.memory import KINDS
 from app.domain.ingest.roles import infer_role
 from app.domain.privacy.pii_detection import count_identities
-from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import NotFound
 from app.services.enrichment import pii_scan
@@ -44,7 +43,7 @@ _NAMES_AT: Final = (0.07, 0.28, 0.5, 0.72, 0.92)
 MARKS: Final = {
     **dict.fromkeys(("use", "late_use", "associate", "review_passed"), "use"),
     **dict.fromkeys(("tier", "wanted_tier", "restored"), "tier"),
-    **dict.fromkeys(("salience", "kind", "multiplier", "pace", "promoted", "policy"), "score"),
+    **dict.fromkeys(("salience", "kind", "multiplier", "pace", "promoted", "demoted", "policy"), "score"),
     **dict.fromkeys(("test", "review_failed"), "test"),
 }
 """Events drawn on the curve, with their colour class."""
@@ -135,12 +134,13 @@ def describe_protection(explained: TierExplanation) -> str:
 _PROTECTIONS: Final = {
     "hold": "protected by a legal hold",
     "never_forget": "protected permanently",
+    "promoted": "protected by its promotion",
     "grace": "protected from decay",
     "salience": "protected by salience",
     "keep_chance": "protected by its keep chance",
 }
 """Words for the rules that decide against decay."""
-_PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in"}
+_PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in", "promoted": "until it is demoted, it stays in"}
 
 
 def draw_curve(drawn: DrawnCurve, protection: str = "") -> Markup:
@@ -189,12 +189,13 @@ _PLACES: Final = {
     "wanted_tier": ("scheduled to move from {0} to {1}", DECAY_TIERS),
     "tier": ("moved from {0} to {1}", DECAY_TIERS),
     "restored": ("restored from {0}", DECAY_TIERS),
-    "promoted": ("promoted permanently because of its {1}", REASONS),
+    "promoted": ("promoted: {1}", ("high score", "frequent use", "by hand")),
     "kind": ("kind changed from {0} to {1}", KINDS),
 }
 """Events whose numbers are indexes into a list."""
 _SAID: Final = {
     "accepted": "accepted",
+    "demoted": "demoted by hand",
     "policy": "policy version {1} took effect",
     "associate": "a linked memory was used: stability {0} → {1}",
     "use": "used: strength {0} → {1}",

@@ -25,6 +25,7 @@ from app.domain.privacy.parameters import Privacy
 from app.domain.recall.parameters import Recall
 from app.domain.search.parameters import Ranking
 from app.domain.strength.importance import Importance
+from app.domain.strength.promotion import Promotion
 from app.domain.strength.review import ReviewParameters
 from app.domain.tiers.decay_tier import TierThresholds
 from app.domain.tiers.protection import KEEP_ABOVE, Protection
@@ -127,6 +128,8 @@ class Policy(BaseModel):
     """Thresholds of the tiers."""
     protection: Protection = Protection()
     """Memories that are protected from being forgotten, permanently or for a time."""
+    promotion: Promotion = Promotion()
+    """Effect of promotion."""
     privacy: Privacy = Privacy()
     """Retention periods of personal memories."""
     consolidation: Consolidation = Consolidation()
@@ -173,12 +176,13 @@ class Policy(BaseModel):
     @property
     def rules(self) -> TierRules:
         """Rules that determine a memory's tier."""
+        keeps = self.promotion.keeps
         if self.forgetting.profile != "cmm":
-            return TierRules(self.thresholds, self.protection, self.privacy)
+            return TierRules(self.thresholds, self.protection, self.privacy, keeps_promoted=keeps)
         protection = self.protection
         if protection.salience_above is not None:
             protection = replace(protection, salience_above=max(protection.salience_above, CMM_SALIENCE))
-        return TierRules(self.thresholds, protection, self.privacy, CMM_SALIENCE)
+        return TierRules(self.thresholds, protection, self.privacy, CMM_SALIENCE, keeps)
 
     @property
     def thresholds(self) -> TierThresholds:

@@ -20,7 +20,7 @@ from app.domain.policy.presets import PRESETS
 from app.errors import UNKNOWN_FIELD, FieldError, Invalid, ProfileMissing
 
 DEPTH_MAX: Final = 8
-DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers", "protection"})
+DYNAMIC: Final = frozenset({"forgetting", "importance", "tiers", "protection", "promotion"})
 """Fields that determine strengths, tiers or the next due moments."""
 
 _SHOWN_CHARACTERS = 100

@@ -8,10 +8,19 @@ from typing import Any, Final
 from app.domain.dynamics import cmm, memory_decay, mnemex, spec
 from app.domain.strength import importance
 
+_KEPT_ONCE_PROMOTED: Final = {"keeps": True}
+
 
 def _mnemex(parameters: mnemex.MnemexParameters) -> dict[str, Any]:
-    """Return a `mnemex` preset; it resets the deletion threshold, so that the preset's `forget_below` applies."""
-    return {"forgetting": {"profile": "mnemex", "parameters": asdict(parameters)}, "tiers": {"deleted_below": None}}
+    """Return a `mnemex` preset, which keeps promoted memories.
+
+    It resets the deletion threshold, so that the preset's `forget_below` applies.
+    """
+    return {
+        "forgetting": {"profile": "mnemex", "parameters": asdict(parameters)},
+        "tiers": {"deleted_below": None},
+        "promotion": _KEPT_ONCE_PROMOTED,
+    }
 
 
 _UNPROTECTED: Final[dict[str, Any]] = {
@@ -58,6 +67,7 @@ _AS_SPECIFIED: Final[dict[str, dict[str, Any]]] = {
         "forgetting": {"profile": "mnemex", "parameters": asdict(mnemex.MnemexParameters())},
         "tiers": _own_collection(mnemex.MnemexParameters().forget_below),
         "protection": _UNPROTECTED,
+        "promotion": _KEPT_ONCE_PROMOTED,
         "reinforcement": {"by_search": False},
     },
     "cmm_as_specified": {

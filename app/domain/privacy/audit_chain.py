@@ -47,6 +47,8 @@ Action = Literal[
     "request_answered",
     "erasure_replayed",
     "memory_anonymised",
+    "memory_promoted",
+    "memory_demoted",
     "operator_acted",
     "identity_checked",
     "request_extended",

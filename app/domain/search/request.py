@@ -97,6 +97,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         turn: The turn of the session; results of its recent turns are primed (cmm).
         review_blend: Share of the results reserved for memories due for review, 0 to 1; defaults to 0.3 in the profile
             mnemex and to none elsewhere.
+        promoted: Only promoted memories, or only others; null means both.
     """
 
     query: Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)] = ""
@@ -121,6 +122,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     review_blend: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     vector: Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)] | None = None
     roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
+    promoted: bool | None = None
 
     def __post_init__(self) -> None:
         """Reject NUL characters, which no memory can contain, and inconsistent fields.

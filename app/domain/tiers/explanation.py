@@ -34,6 +34,7 @@ class DecisionCase:
         age_days: Days since acceptance.
         back_days: Days since acceptance or the last restore.
         is_marked: True if a tag or category set by the caller protects the memory permanently.
+        is_promoted: True if the memory is promoted.
         salience: 0 to 1, from the caller, a model or the rules.
         keep_chance: Keep chance that is compared with the threshold, 0 to 1; None if it isn't known yet.
         keep_above: Threshold of the keep chance in force for the tenant; None if the policy decides by salience.
@@ -54,6 +55,7 @@ class DecisionCase:
     age_days: float
     back_days: float
     is_marked: bool
+    is_promoted: bool
     salience: float
     keep_chance: float | None
     keep_above: float | None
@@ -72,7 +74,7 @@ def decision_cases(
     ages = (now - standing.accepted_at) / DAY_SECONDS
     back = (now - standing.grace_from) / DAY_SECONDS
     measured = (seen.strength, seen.importance, state.access_count, ages, back)
-    columns = (standing.kinds, *measured, standing.is_marked, state.salience)
+    columns = (standing.kinds, *measured, standing.is_marked, standing.is_promoted, state.salience)
     rows = zip(
         *(column.tolist() for column in columns),
         _keep_chances(rules, standing, state),
@@ -81,10 +83,10 @@ def decision_cases(
     )
     return [
         DecisionCase(
-            *(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since, marked, salience),
-            *(*keep, *expiry),
+            *(KINDS[kind] if kind >= 0 else None, strength, importance, int(uses), age, since),
+            *(marked, promoted, salience, *keep, *expiry),
         )
-        for kind, strength, importance, uses, age, since, marked, salience, keep, expiry in rows
+        for kind, strength, importance, uses, age, since, marked, promoted, salience, keep, expiry in rows
     ]
 
 
@@ -257,6 +259,7 @@ _WORDS: Final[dict[str, Callable[[TierRules, DecisionCase], str]]] = {
     "erasure": lambda _rules, _case: "its erasure is past the grace period",
     "expiry": _expiry,
     "never_forget": _never_forget,
+    "promoted": lambda _rules, _case: "it is promoted, and the policy keeps promoted memories",
     "grace": _grace,
     "salience": _salience,
     "keep_chance": _keep_chance,

@@ -1,8 +1,8 @@
 """Decide each memory's tier at a given time, and record the deciding rule.
 
 Sweeps, moves, forecasts and `why` share this decision. The rules in order of precedence are legal hold, erasure,
-privacy expiry, never forget, grace, salience, keep chance, decay. A decision never raises a tier; a use, a restore or
-an undo can.
+privacy expiry, never forget, promoted, grace, salience, keep chance, decay. A decision never raises a tier; a use, a
+restore or an undo can.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from app.domain.tiers.decay_tier import DECAY_TIERS, CurrentStrength, TierThresh
 from app.domain.tiers.keep_rule import KeepFacts, KeepVerdict, no_keep_facts
 from app.domain.tiers.protection import FORMER_SALIENCE, Protection
 
-RULES: Final = ("hold", "erasure", "expiry", "never_forget", "grace", "salience", "keep_chance", "decay")
+RULES: Final = ("hold", "erasure", "expiry", "never_forget", "promoted", "grace", "salience", "keep_chance", "decay")
 """Rules by precedence; a decision stores the rule's index."""
 DELETED: Final = DECAY_TIERS.index("deleted")
-_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _KEEP, _DECAY = range(len(RULES))
+_HOLD, _ERASURE, EXPIRY, _NEVER, _PROMOTED, _GRACE, _SALIENCE, _KEEP, _DECAY = range(len(RULES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class TierFacts:
         erase_at: Time of a pending erasure; infinite if there is none.
         is_held: True under a legal hold.
         is_marked: True if a tag or category set by the caller protects the memory permanently.
+        is_promoted: True if the memory is promoted.
         keep: Keep chances, and the threshold in force.
     """
 
@@ -55,6 +56,7 @@ class TierFacts:
     erase_at: Floats
     is_held: npt.NDArray[np.bool_]
     is_marked: npt.NDArray[np.bool_]
+    is_promoted: npt.NDArray[np.bool_]
     keep: KeepFacts
 
     def select(self, rows: npt.NDArray[np.integer[Any]]) -> TierFacts:
@@ -84,6 +86,7 @@ def fresh_facts(accepted_at: Floats) -> TierFacts:
         erase_at=np.full(count, np.inf),
         is_held=np.zeros(count, np.bool_),
         is_marked=np.zeros(count, np.bool_),
+        is_promoted=np.zeros(count, np.bool_),
         keep=no_keep_facts(accepted_at.size),
     )
 
@@ -93,12 +96,14 @@ class TierRules(NamedTuple):
 
     Attributes:
         former_salience: Salience above which a memory without a keep chance, or one rated by the caller, is protected.
+        keeps_promoted: True if decay neither moves nor deletes promoted memories.
     """
 
     tiers: TierThresholds
     protection: Protection
     privacy: Privacy = Privacy()
     former_salience: float = FORMER_SALIENCE
+    keeps_promoted: bool = False
 
     def judge_keep(self, keep: KeepFacts, state: State) -> KeepVerdict:
         """Judge memories by their keep chance or salience; see `keep_rule.judge`."""
@@ -135,11 +140,12 @@ def decide_tiers(
             standing.erase_at <= now,
             standing.expires_at <= now,
             never_forget(rules.protection, standing, state, seen),
+            keeps_as_promoted(rules, standing),
             _grace(rules.protection, standing, now, seen),
             kept.by_salience,
             kept.by_chance,
         ],
-        [_HOLD, _ERASURE, EXPIRY, _NEVER, _GRACE, _SALIENCE, _KEEP],
+        [_HOLD, _ERASURE, EXPIRY, _NEVER, _PROMOTED, _GRACE, _SALIENCE, _KEEP],
         _DECAY,
     ).astype(np.int8)
     required = decay_tier(rules.tiers, state, now, seen, standing.accepted_at, kept.is_deletable)
@@ -157,6 +163,7 @@ def may_move(
     return np.asarray(
         ~standing.is_held
         & ~never_forget(rules.protection, standing, state, seen)
+        & ~keeps_as_promoted(rules, standing)
         & ~_grace(rules.protection, standing, now, seen)
         & ~kept.by_salience
         & ~kept.by_chance
@@ -174,6 +181,11 @@ def never_forget(
         | (semantic & (seen.importance > protection.semantic_importance_above))
         | (state.access_count > protection.uses_above)
     )
+
+
+def keeps_as_promoted(rules: TierRules, standing: TierFacts) -> npt.NDArray[np.bool_]:
+    """Return true for promoted memories if the policy keeps them (seed 001: retained once promoted)."""
+    return np.asarray(standing.is_promoted & rules.keeps_promoted)
 
 
 def _grace(

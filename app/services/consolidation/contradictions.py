@@ -25,6 +25,7 @@ from app.domain.consolidation.supersession import SupersessionPair
 from app.domain.ingest.memory import KINDS
 from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
+from app.domain.tiers import tier_decision
 from app.services.consolidation import supersession
 from app.services.strength import current_policy
 from app.services.tenants import budget
@@ -145,10 +146,11 @@ def _propose(tenant_id: UUID, pairs: list[SupersessionPair], policy: Policy, acc
 def _unprotected(
     tx: database.Transaction, tenant_id: UUID, pairs: list[SupersessionPair], policy: Policy
 ) -> list[SupersessionPair]:
-    """Return the pairs whose older memory is protected neither by a legal hold nor by its kind or caller's marks."""
+    """Return the pairs whose older memory is protected neither by a hold nor by kind, marks or promotion."""
     ids = sorted({pair.superseded_id for pair in pairs})
     tier_facts = protections.read(tx, tenant_id, ids, policy.rules)
     kinds = [KINDS.index(kind) for kind in policy.protection.never_forget_kinds]
     protected = tier_facts.is_held | tier_facts.is_marked | np.isin(tier_facts.kinds, kinds)
+    protected |= tier_decision.keeps_as_promoted(policy.rules, tier_facts)
     unprotected_ids = {memory_id for memory_id, is_protected in zip(ids, protected, strict=True) if not is_protected}
     return [pair for pair in pairs if pair.superseded_id in unprotected_ids]

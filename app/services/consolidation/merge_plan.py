@@ -23,8 +23,7 @@ from app.domain.policy.policy import Policy
 from app.domain.tiers import tier_decision
 from app.domain.tiers.decay_tier import CurrentStrength
 from app.domain.tiers.keep_rule import KeepFacts
-from app.domain.tiers.protection import Protection
-from app.domain.tiers.tier_decision import TierFacts
+from app.domain.tiers.tier_decision import TierFacts, TierRules
 from app.services.strength import memory_strength
 from app.store.consolidation import merged_memories
 from app.store.consolidation.merged_memories import LocalDate, MemoryFacts
@@ -153,7 +152,7 @@ def plan_groups(
     stored = memory_strength.advance_to_era(stored, times, now)
     tier_facts = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
     current = memory_strength.evaluate_strength(era, stored.state, now)
-    is_kept = ahead | _is_protected(era.policy.protection, tier_facts, stored.state, current)
+    is_kept = ahead | _is_protected(era.policy.rules, tier_facts, stored.state, current)
     ages = (now - tier_facts.grace_from) / DAY_SECONDS
     on_day = merged_memories.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
     on_day = {day: active_count - (fewer or {}).get(day, 0) for day, active_count in on_day.items()}
@@ -201,18 +200,17 @@ def plan_groups(
     return era, plans
 
 
-def _is_protected(
-    protection: Protection, standing: TierFacts, state: State, seen: CurrentStrength
-) -> npt.NDArray[np.bool_]:
-    """Return the mask of memories protected by hold, erasure, mark, use or kind.
+def _is_protected(rules: TierRules, standing: TierFacts, state: State, seen: CurrentStrength) -> npt.NDArray[np.bool_]:
+    """Return the mask of memories protected by hold, erasure, mark, use, kind or promotion.
 
     Protection by importance and by the daily minimum depends on the group and is decided in `group_decision`.
     """
     return np.asarray(
         standing.is_held
         | np.isfinite(standing.erase_at)
-        | tier_decision.never_forget(protection, standing, state, seen)
-        | tier_decision.is_of(standing, protection.grace_kinds)
+        | tier_decision.never_forget(rules.protection, standing, state, seen)
+        | tier_decision.keeps_as_promoted(rules, standing)
+        | tier_decision.is_of(standing, rules.protection.grace_kinds)
     )
 
 

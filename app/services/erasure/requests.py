@@ -29,7 +29,7 @@ from app.services.privacy import recorded_requests
 from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit
 from app.services.storage import lookup
-from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_removal
+from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_notes, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.embedding import embeddings
@@ -281,6 +281,7 @@ def hide(
     """
     hidden = hidden_memories.hide(tx, tenant_id, erasure_id, scope)
     summaries = hide_summaries(tx, tenant_id, erasure_id, hidden.ids, requested or scope)
+    queue_notes(tx, tenant_id)
     return len(hidden.ids) + len(summaries.ids), tenant_counts.NONE.less(hidden.counts).less(summaries.counts)
 
 

@@ -21,6 +21,7 @@ from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services.erasure.requests import ROWS, get_or_404
+from app.services.notes import note_erasure
 from app.services.privacy import export_requests, retained_texts
 from app.services.security import audit, encryption_keys
 from app.services.tiers import pca_refit
@@ -275,6 +276,21 @@ def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
         return StepProgress(None, cleared + texts)
 
 
+# --- Notes ---
+
+
+def _find_notes(tenant_id: UUID, _erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
+    return StepCount(note_erasure.count_notes(tenant_id, memory_ids))
+
+
+def _erase_notes(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
+    """Remove the notes, edited ones too; notes of memories under a legal hold remain."""
+    with step_transaction(tenant_id, erasure, "note_files") as tx:
+        held_ids = holds.list_by_memory(tx, tenant_id, ids)
+        erasable = [memory_id for memory_id in ids if memory_id not in held_ids]
+        return StepProgress(None, note_erasure.remove_notes(tx, tenant_id, erasable))
+
+
 # --- Keys ---
 
 
@@ -322,6 +338,7 @@ STEPS: Final[dict[str, ErasureStep]] = {
         _find_letters,
         _erase_letters,
     ),
+    "note_files": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
     "segments": ErasureStep(
         "segments of cold storage",
         "unreadable immediately, because the records' keys are destroyed; a nightly run rewrites the segments without "

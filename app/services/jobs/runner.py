@@ -24,10 +24,20 @@ from app.services.evaluation import self_tests
 from app.services.jobs import backpressure, lease, queue
 from app.services.jobs.lease import LEASE_SECONDS
 from app.services.night import night_run
+from app.services.notes import note_run
 from app.services.privacy import export_job, export_requests, legal_holds
 from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
-from app.services.tiers import archive, cold_restore, cold_storage, decay_deletion, expiry, segment_compaction, sweep
+from app.services.tiers import (
+    archive,
+    cold_restore,
+    cold_storage,
+    decay_deletion,
+    expiry,
+    promotion_run,
+    segment_compaction,
+    sweep,
+)
 from app.services.transient_errors import is_transient
 from app.settings import settings
 from app.store.core import database
@@ -59,6 +69,7 @@ class JobKind:
 KINDS: dict[str, JobKind] = {
     reembed.KIND: JobKind(reembed.run_job_slice, reembed.clean_cancelled),
     rebase.KIND: JobKind(rebase.run_job_slice),
+    promotion_run.KIND: JobKind(promotion_run.run_job_slice),
     sweep.KIND: JobKind(sweep.run_job_slice),
     archive.KIND: JobKind(archive.run_job_slice),
     tenant_indexes.KIND: JobKind(tenant_indexes.run_job_slice),
@@ -73,6 +84,7 @@ KINDS: dict[str, JobKind] = {
     decay_deletion.KIND: JobKind(decay_deletion.run_job_slice),
     self_tests.KIND: JobKind(self_tests.run_job_slice),
     night_run.KIND: JobKind(night_run.run_job_slice),
+    note_run.KIND: JobKind(note_run.run_job_slice),
     consolidation_run.KIND: JobKind(consolidation_run.run_job_slice),
     approval.KIND: JobKind(approval.run_job_slice),
     summary_refresh.KIND: JobKind(summary_refresh.run_job_slice),

@@ -20,6 +20,7 @@ from app.services.erasure import execution
 from app.services.evaluation import self_tests
 from app.services.jobs import housekeeping
 from app.services.memories import recount
+from app.services.notes import note_preview, note_run
 from app.services.privacy import deadlines, export_requests
 from app.services.security import audit
 from app.services.tenants import quota
@@ -30,6 +31,7 @@ from app.services.tiers import (
     dry_run,
     expiry,
     keep_calibration,
+    promotion_run,
     segment_compaction,
     sweep,
 )
@@ -72,6 +74,7 @@ def _run_figures_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any],
 STEPS: Final[dict[str, CarryOn]] = {
     "keep_chances": keep_chance_fill.run_slice,
     "calibration": keep_calibration.run_slice,
+    "promote": promotion_run.run_slice,
     "sweep": sweep.run_slice,
     "erasures": execution.run_night_slice,
     "expire": expiry.run_slice,
@@ -80,6 +83,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "archive": archive.run_slice,
     "cold": _run_cold_slice,
     "delete": decay_deletion.run_slice,
+    "notes": note_run.run_slice,
     "self_tests": self_tests.run_slice_when_due,
     "segments": _run_segments_slice,
     "retention": housekeeping.run_slice,
@@ -98,6 +102,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     return {
         "keep_chances": "fills in keep chances, after which the sweep decides again",
         "calibration": "`POST /v1/forecast` shows the threshold that it would find",
+        "promote": promotion_run.preview_promotion,
         "sweep": sweep.preview_sweep,
         "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
         "expire": expiry.preview_expiry,
@@ -108,6 +113,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         if has_master_key
         else NO_MASTER_KEY,
         "delete": partial(dry_run.preview_moves, decay_deletion.WORK, behind=earlier_moves),
+        "notes": note_preview.preview_notes if settings().notes_dir else note_run.NO_FOLDER,
         "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,

@@ -18,11 +18,13 @@ from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.pii_detection import detect_pii
 from app.errors import Unavailable
 from app.services.memories import memories
+from app.services.notes import note_erasure
 from app.services.security import audit
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.store.core import database
 from app.store.erasure import tombstones
+from app.store.notes import notes
 from app.store.privacy import anonymisation
 
 NO_GROUND: Final = "none was given"
@@ -66,6 +68,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role})
     with database.tenant(tenant_id) as tx:
         anonymisation.forget(tx, tenant_id, memory.memory_id)
+        has_note = notes.expire(tx, tenant_id, [memory.memory_id])
         labels: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
         key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
         for label, name in labels.items():
@@ -73,4 +76,6 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
                 anonymisation.count_anonymised(tx, tenant_id, digest(key, label, name), ground or NO_GROUND)
         details = {f"removed_{kind}": times for kind, times in sorted(anonymised.removed.items())}
         audit.append(tx, tenant_id, "memory_anonymised", actor, ids=[memory.memory_id], details=details)
+    if has_note:
+        note_erasure.replace_note(tenant_id, memory.memory_id)
     return anonymised

@@ -16,7 +16,7 @@ from app.errors import Conflict, EbbingError, FieldError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
-from app.store.memories import links, memories
+from app.store.memories import aliases, links, memories
 from app.store.memories.memories import StoredMemory
 
 
@@ -127,7 +127,7 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
     Raises:
         Missing: The memory isn't stored.
     """
-    stored_id = memories.resolve_id(tx, tenant_id, memory_id)
+    stored_id = aliases.resolve_id(tx, tenant_id, memory_id)
     if not memories.lock(tx, tenant_id, stored_id):
         raise Missing
     return stored_id
@@ -135,7 +135,7 @@ def lock(tx: database.Transaction, tenant_id: UUID, memory_id: UUID) -> UUID:
 
 def _stored(tenant_id: UUID, memory_id: UUID) -> StoredMemory | None:
     with database.tenant(tenant_id) as tx:
-        return memories.get(tx, tenant_id, memories.resolve_id(tx, tenant_id, memory_id))
+        return memories.get(tx, tenant_id, aliases.resolve_id(tx, tenant_id, memory_id))
 
 
 def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:

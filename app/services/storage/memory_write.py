@@ -33,6 +33,7 @@ from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
 from app.services.security import audit
 from app.services.strength import memory_strength
+from app.settings import settings
 from app.store.consolidation import decayed_sources, hidden_supersessions, merged_memories, merges
 from app.store.consolidation.merged_memories import SET_ASIDE, NewSummary
 from app.store.core import database
@@ -52,6 +53,8 @@ REDERIVE: Final = "rederive"
 """Kind of the job that rewrites stale summaries."""
 HIDE: Final = "hide"
 """Kind of the job that removes an erasure's hidden memories from the indexes."""
+NOTES: Final = "notes"
+"""Kind of the job that writes, updates and removes the notes of promoted memories."""
 _SHOWN: Final = 3
 
 Details = Mapping[str, Detail]
@@ -211,6 +214,8 @@ class MemoryWrite:
         """Write the follow-up records of all reported changes, in the lock order."""
         tx, tenant_id = self.tx, self.tenant_id
         refresh_summaries(tx, tenant_id, self._sources)
+        if self._deleted:
+            queue_notes(tx, tenant_id)
         remaining = sorted(self._measured - self._deleted)
         counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, remaining))
         hidden = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
@@ -290,6 +295,12 @@ def hide_matching(
         hidden = hidden.plus(summaries.counts)
         queue_removal(tx, tenant_id, erasure_id)
     return hidden
+
+
+def queue_notes(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Create the job that updates the notes of promoted memories, if notes are written."""
+    if settings().notes_dir is not None:
+        jobs.add(tx, uuid4(), tenant_id, NOTES, {}, lone=True)
 
 
 def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:

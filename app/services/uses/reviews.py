@@ -27,7 +27,7 @@ from app.services.strength import memory_strength, promotion
 from app.services.tiers import reactivation
 from app.store.core import database
 from app.store.core.binary_arrays import decode_uuids
-from app.store.memories import history, memories
+from app.store.memories import aliases, history
 from app.store.memories.history import EventChange, EventKind
 from app.store.strength import reviews, states
 from app.store.strength.reviews import DueReviews, FlaggedMemory, ReviewSchedule, ReviewText
@@ -157,7 +157,7 @@ def record_review(tenant_id: UUID, memory_id: UUID, result: Result, at: datetime
     """
     with lookup.stored_only(tenant_id, memory_id), memory_write(tenant_id, "state") as write:
         tx = write.tx
-        locked = states.lock(tx, tenant_id, [memories.resolve_id(tx, tenant_id, memory_id)])
+        locked = states.lock(tx, tenant_id, [aliases.resolve_id(tx, tenant_id, memory_id)])
         if not locked.ids:
             raise lookup.Missing
         now = database.now(tx)

@@ -28,6 +28,7 @@ EventKind = Literal[
     "wanted_tier",
     "tier",
     "promoted",
+    "demoted",
     "restored",
 ]
 

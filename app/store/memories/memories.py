@@ -35,6 +35,8 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
         criteria: The four salience components, 0 to 10 each; None before scoring or if the caller set the salience.
         inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`,
             `cues` and `sensitivity`, which only a model provides.
+        promoted_strength: Strength at the promotion; None if the memory isn't promoted, or was by an earlier version.
+        note: Path of the memory's note below the notes folder; None if there is none.
     """
 
     memory_id: UUID
@@ -52,6 +54,8 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     cross_domain_count: int
     promoted_at: datetime | None
     promoted_for: str | None
+    promoted_strength: float | None
+    note: str | None
     made_by: str
 
 
@@ -70,6 +74,7 @@ class Filters:
     strength_below: float | None = None
     superseded: bool | None = None
     role: Role | None = None
+    promoted: bool | None = None
 
     @property
     def by_strength(self) -> bool:
@@ -85,7 +90,12 @@ def _names(fields: Iterable[str], row: str = "") -> str:
 _COLUMNS = f"""
   memory.memory_id, {_names(_DECLARED, "memory.")}, memory.created_at, memory.updated_at, memory.made_by,
   state.tier, state.salience, state.salience_source, state.multiplier, state.access_count, state.accessed_at,
-  state.cross_domain_count, state.promoted_at, state.promoted_for,
+  state.cross_domain_count, state.promoted_at, state.promoted_for, state.promoted_strength,
+  (
+    SELECT concat(note.tenant_id, '/', note.memory_id, '.md') FROM notes AS note
+    WHERE note.tenant_id = :tenant AND note.memory_id = memory.memory_id AND note.digest IS NOT NULL
+      AND state.promoted_at IS NOT NULL
+  ) AS note,
   EXISTS (
     SELECT FROM memory_words AS known WHERE known.tenant_id = :tenant AND known.memory_id = memory.memory_id
       AND known.text_version = memory.text_version
@@ -123,6 +133,7 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:kind AS text) IS NULL OR memory.kind = :kind)
   AND (CAST(:role AS text) IS NULL OR coalesce(memory.role, memory.speaker) = :role)
   AND (CAST(:tier AS text) IS NULL OR state.tier = :tier)
+  AND (CAST(:promoted AS boolean) IS NULL OR (state.promoted_at IS NOT NULL) = :promoted)
   AND (CAST(:after AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) >= :after)
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
   AND (CAST(:superseded AS boolean) IS NULL OR :superseded = EXISTS (SELECT FROM supersessions AS newer
@@ -171,15 +182,6 @@ def list_memories(
 def _list_page(state: str, *, by_strength: bool) -> TextClause:
     statement = _PAGE.replace("\nORDER BY", _BY_STRENGTH) if by_strength else _PAGE
     return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
-
-
-def resolve_id(tx: Connection, tenant_id: UUID, memory_id: UUID) -> UUID:
-    """Return the stored id of a memory: the target if the given id is an alias, otherwise the id itself."""
-    target = tx.execute(_RESOLVE, {"tenant": tenant_id, "alias": memory_id}).scalar()
-    return target or memory_id
-
-
-_RESOLVE = text("SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :alias")
 
 
 def lock(tx: Connection, tenant_id: UUID, memory_id: UUID) -> bool:
@@ -353,25 +355,6 @@ _SET_KINDS = text("""
 UPDATE memory_state AS state SET kind = given.place
 FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:places AS smallint[])) AS given (memory_id, place)
 WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.kind <> given.place
-""")
-
-
-def add_aliases(tx: Connection, tenant_id: UUID, aliases: Mapping[UUID, UUID]) -> None:
-    """Store aliases of memories.
-
-    Args:
-        aliases: The stored id by alias.
-    """
-    if aliases:
-        values = {"tenant": tenant_id, "given": list(aliases), "stored": list(aliases.values())}
-        tx.execute(_ADD_ALIASES, values)
-
-
-_ADD_ALIASES = text("""
-INSERT INTO memory_aliases (tenant_id, alias_id, memory_id)
-SELECT :tenant, alias_id, memory_id
-FROM unnest(CAST(:given AS uuid[]), CAST(:stored AS uuid[])) AS given (alias_id, memory_id)
-ON CONFLICT DO NOTHING
 """)
 
 

@@ -154,7 +154,16 @@ def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[st
     }
     values |= {name: value for name, (_, value) in filters.items() if value} | {"tiers": list(request.tiers)}
     conditions = [condition for condition, value in filters.values() if value]
+    if request.promoted is not None:
+        conditions.append(f"{_IS_PROMOTED} = {request.promoted}")
     return conditions if _has_usual(request) else [*conditions, _roles_sql(request, values)]
+
+
+# A scalar subquery instead of EXISTS, which the planner would turn into a join with all states.
+_IS_PROMOTED: Final = (
+    "(SELECT state.promoted_at IS NOT NULL FROM memory_state AS state WHERE state.tenant_id = %(tenant)s "
+    "AND state.memory_id = memories.memory_id)"
+)
 
 
 def aside_sql(request: SearchRequest) -> str | None:

@@ -1,4 +1,4 @@
-"""Read the facts that decide a memory's tier: current tier, legal holds, labels, keep chance, findings and grace."""
+"""Read the facts that decide a memory's tier: tier, legal holds, labels, promotion, keep chance, findings and grace."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ SELECT
   string_agg(timestamptz_send(coalesce(state.restored_at, '-infinity')), ''),
   string_agg(int2send(is_held::int::int2), ''),
   string_agg(int2send(is_marked::int::int2), ''),
+  string_agg(int2send((state.promoted_at IS NOT NULL)::int::int2), ''),
   string_agg(int8send(given), ''),
   string_agg(int8send(found), ''),
   string_agg(float4send(coalesce(finding.pii, 0)), ''),
@@ -46,7 +47,7 @@ SELECT
   (SELECT keep_calibration::text FROM tenants WHERE tenant_id = %(tenant)s)
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 LEFT JOIN LATERAL (
-  SELECT tier, restored_at, salience_source, keep_chance FROM memory_state
+  SELECT tier, restored_at, salience_source, keep_chance, promoted_at FROM memory_state
   WHERE tenant_id = %(tenant)s AND memory_id = id OFFSET 0
 ) AS state ON true
 LEFT JOIN LATERAL (
@@ -93,9 +94,9 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         "no_role": len(SPEAKERS),
     }
     row = driver_connection(tx).execute(_READ, values, binary=True).fetchone()
-    columns = row or (None,) * 16
-    tiers, kinds, accepted, restored, held, marked, from_caller, from_findings, pii, is_talk = columns[:10]
-    expires_at, subject_days, source, chance, speaker, calibration = columns[10:]
+    columns = row or (None,) * 17
+    tiers, kinds, accepted, restored, held, marked, promoted, from_caller, from_findings, pii, is_talk = columns[:11]
+    expires_at, subject_days, source, chance, speaker, calibration = columns[11:]
     accepted_at = decode_moments(accepted)
     personal = PersonalData(
         decode_numbers(from_caller, ">i8").astype(np.int64),
@@ -114,6 +115,7 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], rules: Tie
         erase_at=np.full(len(memory_ids), np.inf),
         is_held=decode_numbers(held, ">i2") > 0,
         is_marked=decode_numbers(marked, ">i2") > 0,
+        is_promoted=decode_numbers(promoted, ">i2") > 0,
         keep=KeepFacts(
             decode_numbers(chance, ">f4"),
             decode_numbers(source, ">i2").astype(np.int8),

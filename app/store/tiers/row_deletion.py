@@ -34,6 +34,7 @@ OWN: Final = (
         "memory_events",
         "self_tests",
         "privacy_findings",
+        "notes",
     ),
     *(
         "hidden_memories",

@@ -54,6 +54,7 @@ SHOWN: dict[str, str] = {
     "budget.tokens": "services/tenants/test_budget.py::test_a_tenants_own_limit_counts_where_it_is_smaller",
     "budget.cost": "services/tenants/test_field_effects.py::test_a_limit_of_cost_stops_a_tenant",
     "privacy.identities": "privacy/test_identities.py::test_a_year_of_talk_loses_nothing_by_names_and_addresses",
+    "promotion.keeps": "domain/tiers/test_promoted.py::test_001_a_promoted_memory_is_retained_where_the_policy_says_so",
     "protection.keep_chance_above": (
         "services/tiers/test_keep_calibration.py::test_a_change_of_protection_is_decided_again_by_the_next_sweep"
     ),

@@ -95,6 +95,7 @@ def test_what_protects_counts_as_each_look_would(dynamics: Dynamics) -> None:
         erase_at=np.where(chance.random(400) < 0.1, chance.uniform(moments[0], moments[35], 400), np.inf),
         is_held=chance.random(400) < 0.1,
         is_marked=chance.random(400) < 0.1,
+        is_promoted=chance.random(400) < 0.1,
         keep=KeepFacts(
             chances=np.where(chance.random(400) < 0.3, np.nan, chance.random(400)),
             sources=chance.integers(-1, 4, 400).astype(np.int8),

@@ -1,0 +1,1 @@
+"""Notes of promoted memories as Markdown files: their form, and the check for edits."""

@@ -1,0 +1,1 @@
+"""Read promoted memories for notes, and remember which notes are written and who has copies."""
