@@ -85,6 +85,9 @@ def get(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current), the time since which a
     memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
     relations.
+
+    `links_missing` lists the links submitted with the memory that don't exist, with the reason: `missing` (no memory
+    has this id or external id yet), `itself`, or `full` (one of the two memories has 1,000 links).
     """
     return _respond(caller, lookup.get(caller.tenant_id, memory_id), as_of)
 
