@@ -17,7 +17,7 @@ from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
-from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
+from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, threads, uses
 from app.api.memories.ingest import Ingest
 from app.api.privacy import audit, categories, erasures, exports, holds, request_log, subjects
 from app.api.reference import docs_page, openapi
@@ -105,6 +105,7 @@ def build() -> ASGIApp:
         maintenance,
         forecast,
         links,
+        threads,
         reviews,
         self_tests,
         policy,

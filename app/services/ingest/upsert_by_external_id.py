@@ -35,7 +35,7 @@ from app.store.embedding.embeddings import EmbeddingTexts
 from app.store.enrichment import cues, word_index, work_queue
 from app.store.erasure import tombstones
 from app.store.ingest import envelopes
-from app.store.memories import memories
+from app.store.memories import memories, memory_aliases
 from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
 from app.store.privacy import holds
 from app.store.strength import states
@@ -145,7 +145,7 @@ def _alias(
     """Store the ids returned for repeated external ids as aliases of the updated memories."""
     latest_ids = {row.memory_id: latest[key].memory_id for key, row in overtaken}
     final = {row: aliases.get(stored, stored) for row, stored in latest_ids.items()}
-    memories.add_aliases(tx, tenant_id, {**aliases, **final})
+    memory_aliases.add_aliases(tx, tenant_id, {**aliases, **final})
 
 
 def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:

@@ -290,7 +290,7 @@ def _statement(parts: str, found: str, related: dict[str, str], before: str) -> 
         before: Column of the preceding turn.
     """
     own = {name: f"top.{name}" for name in ("memory_id", "words", "relevance", "cosine")}
-    own |= related | {"before_id": before}
+    own |= related | {"before_id": before, "metadata": "CAST(memory.metadata AS text)"}
     return f"""
 WITH {parts},
   most AS MATERIALIZED (

@@ -15,6 +15,7 @@ from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
 from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
+from app.store.memories.content_filters import list_by_metadata
 from app.store.search.query_parts import (
     PLANNER_SETTINGS,
     SearchProbe,
@@ -52,13 +53,27 @@ def uses_indexes(probe: SearchProbe, request: SearchRequest) -> bool:
 
 
 def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
-    """Return the ids of memories that pass the filters; None if there are more than `FEW` or no filters."""
+    """Return the ids of memories that pass the filters; None if there are more than `FEW` or no filters.
+
+    Memories that pass only the filter by metadata may be among them: the search checks every filter again.
+    """
     conditions = filter_conditions(request, values)
     if not conditions:
         return None
+    if request.metadata and not _is_narrow(request):
+        by_metadata = list_by_metadata(tx, request, FEW + 1)
+        if len(by_metadata) <= FEW:
+            return by_metadata
+        if len(conditions) == 1:
+            return None
     rows = driver_connection(tx).execute(_few_sql(conditions), values | {"few": FEW + 1}, binary=True)
     ids = [memory_id for (memory_id,) in rows]
     return ids if len(ids) <= FEW else None
+
+
+def _is_narrow(request: SearchRequest) -> bool:
+    """Return True if a filter other than metadata has an index of its own."""
+    return any((request.subject, request.thread, request.external_id, request.ids))
 
 
 def _few_sql(conditions: list[str]) -> str:

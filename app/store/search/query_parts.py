@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.domain.ingest.roles import ROLES, USUAL
 from app.domain.search.request import SearchRequest
+from app.store.memories.content_filters import content_conditions
 from app.store.memories.roles import ASIDE, NO_ROLE
 
 
@@ -153,7 +154,7 @@ def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[st
         "as_of": ("created_at <= %(as_of)s", request.as_of),
     }
     values |= {name: value for name, (_, value) in filters.items() if value} | {"tiers": list(request.tiers)}
-    conditions = [condition for condition, value in filters.values() if value]
+    conditions = [condition for condition, value in filters.values() if value] + content_conditions(request, values)
     return conditions if _has_usual(request) else [*conditions, _roles_sql(request, values)]
 
 
