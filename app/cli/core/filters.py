@@ -48,7 +48,7 @@ Metadata = Annotated[
     ),
 ]
 ExternalId = Annotated[str | None, typer.Option("--external-id", help="Only the memory with this external id.")]
-Ids = Annotated[Labels, typer.Option("--id", help="Only this memory. Repeatable; any of the given memories matches.")]
+Ids = Annotated[Labels, typer.Option("--memory", help="Only the memory with this id. Repeatable; any of them matches.")]
 Kinds = Annotated[
     Labels,
     typer.Option(
