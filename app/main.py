@@ -27,6 +27,7 @@ from app.api.memories import (
     search,
     search_replays,
     supersessions,
+    threads,
     uses,
 )
 from app.api.memories.ingest import Ingest
@@ -118,6 +119,7 @@ def build() -> ASGIApp:
         maintenance,
         forecast,
         links,
+        threads,
         reviews,
         self_tests,
         policy,

@@ -83,7 +83,8 @@ def _of_size(place: Place, plan: Plan, api: Running, size: int, medians: dict[in
     asked = _asked({tenant.tenant_id: Corpus(seed=11).queries(plan.size(40, 5))})
     work, scans = f"search, {size:,} memories", ("vectors", "words")
     if size > settings().search_exact_rows:
-        yield _indexed(place, plan, tenant.tenant_id, work)
+        speeds = index_vectors(place, tenant.tenant_id, plan.repeats)
+        yield Figure(f"{work}: first vectors grafted by the job", "rows/s", speeds)
         scans = ("graph", "index")
         yield _recall(asked, work)
     goal = Goal(ratio_most=2) if size >= SIZES[1] or plan.quick else NO_GOAL
@@ -139,12 +140,12 @@ def _timed(place: Place, plan: Plan, api: Running, demand: Demand, medians: list
     yield Figure(f"{work}, HTTP: p95", "ms", [percentile(took, 0.95) for took in over_http])
 
 
-def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
-    """Create a tenant's own indexes and measure the job's speed; the remaining vectors are grafted without the job."""
+def index_vectors(place: Place, tenant_id: UUID, repeats: int) -> list[float]:
+    """Create a tenant's own indexes. Return the job's speeds; the remaining vectors are grafted without the job."""
     job = Job(uuid4(), tenant_id, tenant_indexes.KIND, {}, {}, None, 0)
     tenant_indexes.run_job_slice(job)
     speeds = []
-    for _ in range(plan.repeats):
+    for _ in range(repeats):
         started = time.perf_counter()
         speeds.append(tenant_indexes.run_job_slice(job).done / (time.perf_counter() - started))
     place.owner.execute("SET maintenance_work_mem = '256MB'")
@@ -155,7 +156,7 @@ def _indexed(place: Place, plan: Plan, tenant_id: UUID, work: str) -> Figure:
     place.owner.execute("UPDATE embeddings SET grafted = true WHERE tenant_id = %s AND NOT grafted", [tenant_id])
     place.owner.execute(definition.encode())
     place.owner.execute("VACUUM ANALYZE embeddings")
-    return Figure(f"{work}: first vectors grafted by the job", "rows/s", speeds)
+    return speeds
 
 
 def _recall(asked: Sequence[RawQuery], work: str) -> Figure:
@@ -212,7 +213,7 @@ def _scan_values(tenant_id: UUID) -> dict[str, Any]:
 
 
 def _searches(asked: Sequence[RawQuery]) -> list[float]:
-    return [_took(partial(search, one.tenant_id, SearchRequest(one.query))) for one in asked]
+    return [measure_milliseconds(partial(search, one.tenant_id, SearchRequest(one.query))) for one in asked]
 
 
 def _scans(
@@ -224,7 +225,7 @@ def _scans(
             statement = _SQL[name].replace("{dimensions}", str(values["dimensions"]))
             connection.execute(statement.encode(), values | given).fetchall()
 
-    return [_took(partial(scan, one)) for one in asked]
+    return [measure_milliseconds(partial(scan, one)) for one in asked]
 
 
 def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[RawQuery]) -> list[float]:
@@ -234,10 +235,10 @@ def _over_http(api: Running, keys: Mapping[UUID, str], asked: Sequence[RawQuery]
         connection.ask(load.request("POST", "/v1/search", body, headers), status=200)
 
     with load.Connection(api.host, api.port) as connection:
-        return [_took(partial(ask, connection, one)) for one in asked]
+        return [measure_milliseconds(partial(ask, connection, one)) for one in asked]
 
 
-def _took(run: Callable[[], object]) -> float:
+def measure_milliseconds(run: Callable[[], object]) -> float:
     """Return the milliseconds of a run."""
     started = time.perf_counter()
     run()

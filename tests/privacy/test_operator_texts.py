@@ -112,6 +112,7 @@ REASONS: dict[str, str] = {
 }
 CONTENT_TABLES = {
     *("memories", "scores", "words", "merges", "decayed_sources", "supersessions", "hidden_supersessions"),
+    "missing_links",
 }
 
 

@@ -95,6 +95,8 @@ ID: Final = Cursor[UUID](
     lambda key: _write(key.bytes).rstrip("="),
     lambda text: UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))),
 )
+SEQ: Final = number(19)
+"""Order of acceptance, in lists of the memories of a thread."""
 TIMED: Final = Cursor[Place](lambda key: _write_place((key[0], key[1].bytes)), _read_place)
 """Time and id, in lists ordered by time."""
 HISTORY: Final = Cursor[tuple[datetime, int]](

@@ -15,6 +15,7 @@ from app.api.http.cursors import ID, TIMED, Cursor
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.memory import COLUMNS, MemoryIn
 from app.domain.ingest.roles import infer_role
+from app.domain.strength.links import MissingLink
 from app.domain.tiers.keep_calibration import FoundThreshold
 from app.services.consolidation.supersession import SupersessionOutcome
 from app.services.memories.live_numbers import LiveMemory
@@ -136,7 +137,7 @@ def _live(live: LiveMemory | None) -> dict[str, Any]:
         return dict.fromkeys(
             (
                 *("strength", "score", "importance", "decay_tier", "next_due_at", "next_review_at", "review"),
-                *("valid_to", "supersedes", "superseded_by"),
+                *("valid_to", "supersedes", "superseded_by", "links_missing"),
             )
         )
     numbers, reviewed = live.numbers, live.reviewed
@@ -150,7 +151,13 @@ def _live(live: LiveMemory | None) -> dict[str, Any]:
             **past_reviews(reviewed),
         },
         **pick(live.around, "valid_to", "supersedes", "superseded_by"),
+        "links_missing": [missing_link(link) for link in live.links_missing],
     }
+
+
+def missing_link(link: MissingLink) -> dict[str, Any]:
+    """Return a link that was submitted with a memory and doesn't exist as JSON."""
+    return pick(link, "to", "kind", "weight", "reason")
 
 
 def superseding(outcome: SupersessionOutcome) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from app.queues import Nudger
 from app.services.consolidation import supersession
 from app.services.embedding import spaces
 from app.services.ingest.witness import Witness
-from app.services.memories import memories
+from app.services.memories import links, memories
 from app.settings import settings
 
 SIZES_MAX: Final = 10_000
@@ -126,6 +126,8 @@ class Ingest:
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
             if status == 200 and any(memory.supersedes for memory in given.memories):
                 more = await _supersession_outcomes(caller.tenant_id, ids)
+            if status == 200 and any(memory.links for memory in given.memories):
+                more += await _missing_links(caller.tenant_id, ids)
         return status, _accepted(ids, request_id, given, more), headers
 
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
@@ -214,6 +216,13 @@ async def _supersession_outcomes(tenant_id: UUID, ids: list[str]) -> bytes:
     outcomes = await run_in_threadpool(supersession.list_outcomes, tenant_id, wanted)
     shown = [{"id": one.memory_id, **responses.superseding(one)} for one in outcomes]
     return b',"supersedes":' + msgspec.json.encode(shown)
+
+
+async def _missing_links(tenant_id: UUID, ids: list[str]) -> bytes:
+    """Return the links of stored memories that couldn't be added, as a fragment of the response body."""
+    missing = await run_in_threadpool(links.list_missing, tenant_id, [UUID(memory_id) for memory_id in ids])
+    shown = [{"id": link.memory_id, **responses.missing_link(link)} for link in missing]
+    return b',"links_missing":' + msgspec.json.encode(shown)
 
 
 async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:

@@ -12,21 +12,24 @@ from pydantic import AwareDatetime
 
 from app.api.http import responses
 from app.api.http.auth import Caller, Reader, Writer
-from app.api.http.cursors import HISTORY, ID, PAGE_MAX
+from app.api.http.content_filters import read_content_filters
+from app.api.http.cursors import HISTORY, ID, PAGE_MAX, SEQ
 from app.api.http.path_ids import MemoryId
 from app.api.http.request_body import DATED, check_storable, raw_body
 from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
 from app.domain.salience.llm_scoring import read_scorer_version
+from app.domain.search.content_filters import ContentFilters
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
-from app.services.memories import explanation, history, live_numbers, manual_restore, memories
+from app.errors import FieldError, Invalid
+from app.services.memories import explanation, history, live_numbers, manual_restore, memories, threads
 from app.services.memories.explanation import TierExplanation
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.store.enrichment.rating_comparison import StoredRating
 from app.store.memories.history import HistoryEvent
-from app.store.memories.memories import Filters, StoredMemory
+from app.store.memories.memories import Filters, ListOrder, StoredMemory
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
@@ -47,6 +50,7 @@ Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 @router.get("", summary="List memories, newest first")
 def page(
     caller: Reader,
+    content: Annotated[ContentFilters, Depends(read_content_filters)],
     subject: Name = None,
     thread: Name = None,
     tag: Name = None,
@@ -59,6 +63,7 @@ def page(
     superseded: bool | None = None,  # noqa: FBT001 - FastAPI gives it by its name
     role: Role | None = None,
     promoted: bool | None = None,  # noqa: FBT001 - as above
+    order: ListOrder = "newest",
     as_of: AsOf = None,
     limit: Limit = 50,
     cursor: str | None = None,
@@ -68,14 +73,33 @@ def page(
     `after` and `before` compare the time of occurrence, or else of acceptance. `strength_above` and `strength_below`
     compare the current strength. `superseded=true` selects only superseded memories, `false` excludes them. `role`
     compares the effective role of the speaker; without it, all roles are listed. `promoted=true` selects only promoted
-    memories, `false` excludes them.
+    memories, `false` excludes them. `categories` selects memories that have one of them, `entities` those that have all
+    of them; both may be repeated, as may `ids`. `metadata` is an object as JSON: its values must be equal to the
+    memory's, and a list must be contained in the memory's list.
+
+    `order=thread` needs `thread`: it lists the memories in the order of acceptance, each with its number `turn`, which
+    counts from 1 and includes memories that other filters leave out.
     """
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(
-        *(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role, promoted)
+        *(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role, promoted),
+        content=content,
     )
+    if order == "thread":
+        return _list_turns(caller, wanted, as_of, limit, cursor)
     found = memories.list_memories(caller.tenant_id, wanted, ID.decode(cursor), limit)
     return responses.memories(found, live_numbers.live_numbers(caller.tenant_id, found, as_of))
+
+
+def _list_turns(caller: Caller, wanted: Filters, as_of: datetime | None, limit: int, cursor: str | None) -> Response:
+    if wanted.thread is None:
+        raise Invalid(errors=[FieldError("thread", "is missing: order=thread lists the memories of one thread")])
+    found = memories.list_memories(caller.tenant_id, wanted, SEQ.decode(cursor), limit, "thread")
+    turns = threads.number_turns(caller.tenant_id, wanted.thread, [row.memory_id for row in found])
+    seen = live_numbers.live_numbers(caller.tenant_id, found, as_of)
+    return responses.page(
+        "memories", found, lambda row: responses.memory(row, seen) | {"turn": turns.get(row.memory_id)}, SEQ
+    )
 
 
 @router.get("/{memory_id}", summary="Get a memory")
@@ -90,6 +114,9 @@ def get(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current), the time since which a
     memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
     relations.
+
+    `links_missing` lists the links submitted with the memory that don't exist, with the reason: `missing` (no memory
+    has this id or external id yet), `itself`, or `full` (one of the two memories has 1,000 links).
     """
     return _respond(caller, lookup.get(caller.tenant_id, memory_id), as_of)
 

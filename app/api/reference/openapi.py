@@ -154,6 +154,22 @@ _SUPERSEDING = {
     ),
 }
 
+_LINKS_MISSING = {
+    "type": "array",
+    "description": "The links in `links` of these memories that couldn't be added: no memory has this id or external "
+    "id yet (`missing`), the target is the memory `itself`, or one of the two memories has 1,000 links (`full`). "
+    "Present only if `links` was given and the response waited until the memories were stored.",
+    "items": _object(
+        {
+            "id": _ID,
+            "to": _TEXT,
+            "kind": _TEXT,
+            "weight": {"type": "number"},
+            "reason": {"enum": ["missing", "itself", "full"]},
+        }
+    ),
+}
+
 
 def install(app: FastAPI) -> None:
     """Make the application serve the extended description."""
@@ -262,6 +278,7 @@ def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, An
         skipped=_array(skipped, description="Only for chats: messages that were not stored."),
         left_out=_array(left_out, description="Only for chats: content parts that were not stored."),
         supersedes=_SUPERSEDING,
+        links_missing=_LINKS_MISSING,
     )
 
 

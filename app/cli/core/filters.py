@@ -34,6 +34,21 @@ Categories = Annotated[
         "--category", help="Only memories of this category. Repeatable; memories of any of the given categories match."
     ),
 ]
+Entities = Annotated[
+    Labels, typer.Option("--entity", help="Only memories with this entity. Repeatable; all entities must match.")
+]
+Speaker = Annotated[str | None, typer.Option("--speaker", help="Only memories of the speaker with this name.")]
+Metadata = Annotated[
+    Labels,
+    typer.Option(
+        "--metadata",
+        metavar="NAME=VALUE",
+        help="Only memories whose metadata have this value, as JSON or text, such as source=crm; a JSON list must be "
+        "contained in the memory's list. Repeatable; all values must match.",
+    ),
+]
+ExternalId = Annotated[str | None, typer.Option("--external-id", help="Only the memory with this external id.")]
+Ids = Annotated[Labels, typer.Option("--memory", help="Only the memory with this id. Repeatable; any of them matches.")]
 Kinds = Annotated[
     Labels,
     typer.Option(

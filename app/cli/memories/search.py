@@ -9,7 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.core.connection import find_connection
-from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Session, Subject, Tags, Thread
+from app.cli.core.filters import (
+    After,
+    Before,
+    Categories,
+    Entities,
+    ExcludeThread,
+    ExternalId,
+    Ids,
+    Kinds,
+    Metadata,
+    Roles,
+    Session,
+    Speaker,
+    Subject,
+    Tags,
+    Thread,
+)
 from app.cli.core.output import AsJson, Url, console, examples, plain, print_json
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
@@ -28,6 +44,7 @@ _INDENT = 2
         "ebbing search 'tea' --subject orla --limit 3 --explain",
         "ebbing search 'release' --after 2026-01-01 --before 2026-02-01 --json",
         "ebbing search 'tea' --mode lexical --weight strength=0.2",
+        "ebbing search 'release' --category work --metadata source=crm",
     )
 )
 def search(
@@ -38,6 +55,12 @@ def search(
     thread: Thread = None,
     exclude_thread: ExcludeThread = None,
     tag: Tags = None,
+    category: Categories = None,
+    entity: Entities = None,
+    speaker: Speaker = None,
+    metadata: Metadata = None,
+    external_id: ExternalId = None,
+    memory: Ids = None,
     kind: Kinds = None,
     role: Roles = None,
     tier: Annotated[
@@ -130,6 +153,12 @@ def search(
             thread=thread,
             exclude_thread=exclude_thread,
             tags=tag,
+            categories=category,
+            entities=entity,
+            speaker=speaker,
+            metadata=parse_assignments(metadata) if metadata else None,
+            external_id=external_id,
+            ids=memory,
             kinds=kind,
             roles=role,
             tiers=tier,

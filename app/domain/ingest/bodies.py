@@ -27,6 +27,7 @@ from app.domain.ingest.memory import (
     Moment,
     Name,
     check_closely,
+    check_links,
     check_moment,
     check_retention,
     field_path,
@@ -190,6 +191,8 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
                 check_moment(memory.occurred_at, field_path(place if is_list else None, "occurred_at"))
             if memory.expires_at is not None:
                 check_retention(memory, place if is_list else None)
+            if memory.links:
+                check_links(memory, place if is_list else None)
     except Invalid as error:
         raise _refuse_memories(body, form, dimensions, error) from None
     return memories
@@ -255,10 +258,11 @@ def _add_faults(faults: BodyFaults, given: object, place: int | None, dimensions
             check_moment(memory.occurred_at, field_path(place, "occurred_at"))
         except Invalid as refused:
             faults.add(refused.errors)
-    try:
-        check_retention(memory, place)
-    except Invalid as refused:
-        faults.add(refused.errors)
+    for check in (check_retention, check_links):
+        try:
+            check(memory, place)
+        except Invalid as refused:
+            faults.add(refused.errors)
 
 
 def _without_faults(memory: MemoryIn, path: str) -> MemoryIn:

@@ -12,6 +12,7 @@ import msgspec
 from app.domain.ingest import fields, json_input
 from app.domain.ingest.fields import Column
 from app.domain.ingest.roles import Role
+from app.domain.strength.links import LINKS_AT_INGEST, GivenLink
 from app.errors import FieldError, Invalid
 
 TEXT_MAX_BYTES = 32 * 1024
@@ -37,6 +38,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 _Salience = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
 KeepDays = Annotated[float, msgspec.Meta(gt=0, le=KEEP_DAYS_MAX)]
+_Links = Annotated[tuple[GivenLink, ...], msgspec.Meta(max_length=LINKS_AT_INGEST)]
 _Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
 
 
@@ -67,6 +69,9 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         expires_at: Time after which the memory is deleted, with an offset, if its retention period doesn't end before.
             A repeated `external_id` without it keeps the earlier time.
         keep_days: The same as days from the acceptance, or from the edit: more than 0, up to 36,500.
+        links: Up to 64 links to other memories. A target that isn't stored is reported as `links_missing`; if `to` is
+            an external id, the link is added when a memory with that id arrives. A repeated `external_id` adds links
+            and removes none.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -87,6 +92,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     role: Annotated[Role | None, Column(is_enriched=True)] = None
     expires_at: Annotated[Moment | None, Column(is_kept=True)] = None
     keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None
+    links: Annotated[_Links, Column(None)] = ()
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -182,6 +188,18 @@ def check_retention(memory: Any, place: int | None) -> None:
         check_moment(memory.expires_at, field_path(place, "expires_at"))
         if isinstance(memory.keep_days, float | int):
             raise Invalid(errors=[FieldError(field_path(place, "keep_days"), "can't be given beside expires_at")])
+
+
+def check_links(memory: MemoryIn, place: int | None) -> None:
+    """Refuse a link from a memory to its own external id.
+
+    Raises:
+        Invalid: A link's target is the memory; the error names the field.
+    """
+    for index, link in enumerate(memory.links):
+        if link.to == memory.external_id:
+            field = field_path(place, f"links[{index}].to")
+            raise Invalid(errors=[FieldError(field, "must differ from the memory's own external_id")])
 
 
 def with_expiry(memory: MemoryIn, accepted_at: float) -> MemoryIn:

@@ -28,6 +28,7 @@ class Candidate(Struct, frozen=True, gc=False):
         role: The speaker's effective role; None if unknown.
         before_id: The previous turn in the memory's thread; None if there is no previous turn or it wasn't looked up.
         is_embedded: False if the memory has no vector yet or the query has none.
+        metadata: The metadata as JSON, which only results decode.
     """
 
     memory_id: UUID
@@ -49,6 +50,9 @@ class Candidate(Struct, frozen=True, gc=False):
     role: Role | None = None
     before_id: UUID | None = None
     is_embedded: bool = True
+    categories: list[str] = []
+    entities: list[str] = []
+    metadata: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import msgspec
 
 from app.domain.ingest.memory import EMBEDDING_MAX_DIMENSIONS, Kind, check_direction
 from app.domain.ingest.roles import USUAL, Role
+from app.domain.search.content_filters import NUL, ContentFilters
 from app.domain.search.parameters import RERANK_MAX, Mode, Ranking
 from app.errors import FieldError, Invalid
 
@@ -64,8 +65,8 @@ class Weights(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     importance: _Share | None = None
 
 
-class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A search query and its filters.
+class SearchRequest(ContentFilters, forbid_unknown_fields=True, frozen=True):
+    """A search query and its filters; those by content are inherited.
 
     Attributes:
         query: Plain words, up to 32,768 characters; punctuation and operators have no meaning. Required unless `vector`
@@ -128,8 +129,8 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Reject NUL characters, which no memory can contain, and inconsistent fields.
 
         Raises:
-            Invalid: A text contains NUL, `turn` is set without `session`, `reinforce` is true with `as_of`, or the
-                vector is all zeros or too large.
+            Invalid: A text contains NUL, the metadata are invalid, `turn` is set without `session`, `reinforce` is true
+                with `as_of`, or the vector is all zeros or too large.
         """
         if self.vector is not None:
             check_direction(self.vector, "vector")
@@ -141,6 +142,7 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             errors.append(FieldError("turn", "needs a session"))
         texts = {"query": self.query, "subject": self.subject, "thread": self.thread}
         errors += find_nul({**texts, "exclude_thread": self.exclude_thread}, self.tags)
+        errors += self.find_faults()
         if errors:
             raise Invalid(errors=errors)
 
@@ -168,7 +170,7 @@ def find_nul(texts: Mapping[str, str | None], tags: Sequence[str] = ()) -> list[
         tags: Texts of the field `tags`.
     """
     return [
-        FieldError(name, "contains a NUL character, which no memory can contain")
+        FieldError(name, NUL)
         for name, text in {**texts, **{f"tags[{place}]": tag for place, tag in enumerate(tags)}}.items()
         if text and "\0" in text
     ]
@@ -214,7 +216,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     is null unless requested. `for_review` marks results placed by `review_blend`. `supersedes` lists older memories
     that it directly supersedes, and `superseded_by` newer ones that directly supersede it. `role` is the speaker's
     role, null if unknown. `highlight` is the part of a long text that contains most of the query's words, about 300
-    characters of whole sentences; null if the text isn't longer.
+    characters of whole sentences; null if the text isn't longer. `categories`, `entities` and `metadata` are those that
+    the caller gave.
     """
 
     id: UUID
@@ -236,3 +239,6 @@ class SearchResult(msgspec.Struct, frozen=True):
     superseded_by: list[UUID] = []
     role: Role | None = None
     highlight: str | None = None
+    categories: list[str] = []
+    entities: list[str] = []
+    metadata: dict[str, Any] = {}

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.uses import Use
 from app.domain.search import scoring, signals
@@ -86,6 +88,7 @@ def _result(
 ) -> SearchResult:
     fields: dict[str, Any] = {name: getattr(found, name) for name in _ALIKE}
     fields |= {"supersedes": found.supersedes or [], "superseded_by": found.superseded_by or []}
+    fields["metadata"] = msgspec.json.decode(found.metadata) if found.metadata else {}
     return SearchResult(
         id=found.memory_id, score=score, strength=float(vitals.strength[place]), explain=explained, **fields
     )

@@ -1,4 +1,4 @@
-"""Store memories that bulk COPY can't handle: memories with an external id, a caller's vector or a supersession.
+"""Store memories that bulk COPY can't handle: with an external id, a caller's vector, a supersession or links.
 
 A repeated external id updates the existing memory; the id returned for the repeat becomes an alias. An envelope
 containing any such memory is stored as a whole, with its ledger row, in a transaction of the tenant.
@@ -24,6 +24,7 @@ from app.errors import Misconfigured
 from app.services.consolidation import supersession
 from app.services.embedding import spaces
 from app.services.enrichment import corrections, pii_scan, texts
+from app.services.ingest import links_at_ingest
 from app.services.storage.memory_write import memory_write
 from app.services.tiers import cold_restore, reactivation
 from app.store.consolidation import supersessions
@@ -49,9 +50,9 @@ log = structlog.get_logger(__name__)
 
 
 def needs_upsert(arrival: Arrival) -> bool:
-    """Return True if any memory has an external id or an embedding, or supersedes another memory."""
+    """Return True if any memory has an external id or an embedding, supersedes another memory, or has links."""
     return any(
-        memory.external_id is not None or memory.embedding is not None or memory.supersedes
+        memory.external_id is not None or memory.embedding is not None or memory.supersedes or memory.links
         for memory in arrival.memories
     )
 
@@ -77,6 +78,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             return 0
         latest, earlier_versions = _latest_versions(rows)
         keys = [key for key in latest if isinstance(key, str)]
+        lockable = links_at_ingest.lock_targets(tx, tenant_id, rows, keys)
         existing = memories.lock_external(tx, tenant_id, keys)
         # A memory under legal hold stays unchanged: the update becomes a new memory that takes over the external id.
         if holds_by_memory := holds.list_by_memory(tx, tenant_id, list(existing)):
@@ -106,9 +108,11 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             if row.given.embedding is not None
         }
         embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
+        stored_ids = _stored_ids(rows, latest, written.aliases)
         supersessions.reject_cross_subject(tx, tenant_id, updated)
         corrections.refresh_corrections(tx, tenant_id, updated)
-        superseded = supersession.record_statements(tx, tenant_id, _superseded_names(rows, latest, written.aliases))
+        superseded = supersession.record_statements(tx, tenant_id, _superseded_names(rows, stored_ids))
+        links_at_ingest.add_links(tx, tenant_id, rows, stored_ids, lockable | written.versions.keys())
         inserted = written.changed - existing.keys()
         write.measure_inserted(inserted)
         write.queue([work_queue.INDEX], inserted)
@@ -200,14 +204,19 @@ def _latest_versions(
     return latest, earlier_versions
 
 
-def _superseded_names(
+def _stored_ids(
     given: Sequence[NewMemory], latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, UUID]
-) -> dict[UUID, list[str]]:
+) -> list[UUID]:
+    """Return the id under which each of these memories is stored, earlier versions included."""
+    latest_ids = (latest[row.given.external_id or row.memory_id].memory_id for row in given)
+    return [aliases.get(latest_id, latest_id) for latest_id in latest_ids]
+
+
+def _superseded_names(given: Sequence[NewMemory], stored_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
     """Return the names that each memory supersedes, by the memory's stored id, including names in earlier versions."""
     names_by_id: dict[UUID, list[str]] = {}
-    for row in given:
-        latest_id = latest[row.given.external_id or row.memory_id].memory_id
-        names_by_id.setdefault(aliases.get(latest_id, latest_id), []).extend(row.given.superseded)
+    for row, stored_id in zip(given, stored_ids, strict=True):
+        names_by_id.setdefault(stored_id, []).extend(row.given.superseded)
     return names_by_id
 
 

@@ -51,6 +51,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("self_tests", timedelta(days=policy.history_days)),
         ("consolidations", timedelta(days=policy.history_days)),
         ("names", timedelta(days=WAITING_DAYS)),
+        ("link_names", timedelta(days=WAITING_DAYS)),
         ("searches", timedelta(days=searches_days)),
     ]
     place, counts = state.get("place", 0), Counter[str]()

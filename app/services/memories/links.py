@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from app.domain.strength.links import LINKS_A_MEMORY, NewLink
+from app.domain.strength.links import LINKS_A_MEMORY, MissingLink, NewLink
 from app.errors import FieldError, Invalid
 from app.services.storage import lookup
 from app.store.core import database
 from app.store.core.paging import Page
-from app.store.memories import links
+from app.store.memories import links, missing_links
 from app.store.memories.links import Link, LinkFilter, LinkKey
 
 
@@ -37,14 +37,14 @@ def add(tenant_id: UUID, given: Sequence[NewLink]) -> LinkCounts:
         missing = next((place for place, end in enumerate(ends) if end not in stored), None)
         if missing is None:
             weights = _weights(given, stored)
-            counts = LinkCounts(*links.upsert_links(tx, tenant_id, weights))
+            added, updated = links.upsert_links(tx, tenant_id, weights)
             fullest, link_count = links.most_linked(tx, tenant_id, list(stored.values()))
             if link_count > LINKS_A_MEMORY:
                 place = [stored[end] for end in ends].index(fullest)
                 raise Invalid(
                     errors=[FieldError(_field(given, place), "has too many links", link_count, LINKS_A_MEMORY)]
                 )
-            return counts
+            return LinkCounts(len(added), updated)
     # Query the queue only now that the transaction has ended.
     raise lookup.explain_missing(tenant_id, _field(given, missing), str(ends[missing]), "to be linked")
 
@@ -58,6 +58,17 @@ def list_links(tenant_id: UUID, wanted: LinkFilter, after: LinkKey | None, limit
     resolved = _resolve_filter(tenant_id, wanted)
     with database.tenant(tenant_id) as tx:
         return links.list_links(tx, tenant_id, resolved, after, limit)
+
+
+def list_missing(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[MissingLink]:
+    """Return the links submitted with these memories that don't exist, by the memories' stored ids.
+
+    Args:
+        memory_ids: Any ids returned for the memories, aliases included.
+    """
+    with database.tenant(tenant_id) as tx:
+        stored = links.resolve_ids(tx, tenant_id, memory_ids)
+        return missing_links.list_of(tx, tenant_id, sorted(set(stored.values())))
 
 
 def remove(tenant_id: UUID, wanted: LinkFilter, *, both_ways: bool = False) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.domain.dynamics.timeline import Era
 from app.domain.strength import review
+from app.domain.strength.links import MissingLink
 from app.domain.tiers import decay_tier
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.tier_decision import TierFacts
@@ -18,6 +19,7 @@ from app.services.strength import memory_strength
 from app.store.consolidation import supersessions
 from app.store.consolidation.supersessions import MemorySupersessions
 from app.store.core import database
+from app.store.memories import missing_links
 from app.store.memories.memories import StoredMemory
 from app.store.strength import reviews, states
 from app.store.strength.reviews import ReviewSchedule
@@ -49,11 +51,12 @@ class MemoryNumbers:
 
 @dataclass(frozen=True, slots=True)
 class LiveMemory:
-    """A memory's numbers, its review schedule and its supersessions; only the numbers depend on `as_of`.
+    """A memory's numbers, its review schedule and its relations; only the numbers depend on `as_of`.
 
     Attributes:
         reviewed: The schedule after the last review; None before the first review.
         around: The memories that this memory supersedes, and the memories that supersede it.
+        links_missing: The links that were submitted with it and don't exist.
     """
 
     numbers: MemoryNumbers
@@ -61,6 +64,7 @@ class LiveMemory:
     interval_days: float
     reviewed: ReviewSchedule | None
     around: MemorySupersessions
+    links_missing: Sequence[MissingLink] = ()
 
 
 def live_numbers(
@@ -79,6 +83,9 @@ def live_numbers(
         stored_states = states.read(tx, tenant_id, ids)
         reviewed = reviews.read(tx, tenant_id, ids)
         around = supersessions.list_around(tx, tenant_id, ids)
+        unlinked: dict[UUID, list[MissingLink]] = {}
+        for link in missing_links.list_of(tx, tenant_id, ids):
+            unlinked.setdefault(link.memory_id, []).append(link)
         # Read after the rows, which may refer to a policy that was just added.
         times = memory_strength.load_timeline(tx, tenant_id)
         facts = protections.read(tx, tenant_id, stored_states.ids, times.at(database.now(tx).timestamp()).policy.rules)
@@ -97,6 +104,7 @@ def live_numbers(
             numbers[row.memory_id],
             reviewed.get(row.memory_id),
             around.get(row.memory_id, MemorySupersessions()),
+            unlinked.get(row.memory_id, []),
             first_interval_days,
         )
         for row in stored
@@ -126,10 +134,10 @@ def _live(
     numbers: MemoryNumbers,
     reviewed: ReviewSchedule | None,
     around: MemorySupersessions,
+    unlinked: Sequence[MissingLink],
     first_interval_days: float,
 ) -> LiveMemory:
     if reviewed is None:
-        return LiveMemory(
-            numbers, row.created_at + timedelta(days=first_interval_days), first_interval_days, None, around
-        )
-    return LiveMemory(numbers, reviewed.due_at, reviewed.interval_days, reviewed, around)
+        due_at = row.created_at + timedelta(days=first_interval_days)
+        return LiveMemory(numbers, due_at, first_interval_days, None, around, unlinked)
+    return LiveMemory(numbers, reviewed.due_at, reviewed.interval_days, reviewed, around, unlinked)

@@ -26,7 +26,7 @@ from app.store.enrichment import cues, word_index, work_queue
 from app.store.erasure.requests import Erasure
 from app.store.ingest import envelopes
 from app.store.memories import memories
-from app.store.memories.memories import Filters, StoredMemory
+from app.store.memories.memories import Filters, ListOrder, StoredMemory
 from app.store.strength import live_strength_sql, states
 from app.store.tiers import cold_segments, tiers
 
@@ -41,18 +41,23 @@ DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", 
 """Fields of a source from which its summary is derived."""
 
 
-def list_memories(tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int) -> Page[StoredMemory]:
-    """Return a page of stored memories, newest first, starting after the id `older_than`.
+def list_memories(
+    tenant_id: UUID, wanted: Filters, after: UUID | int | None, limit: int, order: ListOrder = "newest"
+) -> Page[StoredMemory]:
+    """Return a page of stored memories.
 
     Filters by strength use the current strength.
+
+    Args:
+        after: The previous page's last id or, in the order of the thread, its sequence number.
     """
     with database.tenant(tenant_id) as tx:
         if not wanted.by_strength:
-            return memories.list_memories(tx, tenant_id, wanted, older_than, limit)
+            return memories.list_memories(tx, tenant_id, wanted, after, limit, order=order)
         state = live_strength_sql.strength_relation(
             memory_strength.load_timeline(tx, tenant_id), database.now(tx).timestamp()
         )
-        return memories.list_memories(tx, tenant_id, wanted, older_than, limit, state)
+        return memories.list_memories(tx, tenant_id, wanted, after, limit, state=state, order=order)
 
 
 def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredMemory:

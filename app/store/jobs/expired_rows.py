@@ -56,6 +56,7 @@ _EXPIRED: Final = {
     # Merges are retained longer than the consolidation run that made them.
     "consolidations": _Rows("consolidation_runs", "run_id", "started_at < :before"),
     "names": _Rows("supersessions", "supersession_id", "status = 'waiting' AND made_at < :before"),
+    "link_names": _Rows("missing_links", "memory_id, named, kind", "made_at < :before"),
     "searches": _Rows(
         "recorded_searches",
         "search_id",

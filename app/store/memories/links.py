@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -116,14 +116,14 @@ JOIN memories AS memory ON memory.tenant_id = :tenant AND memory.memory_id = coa
 """)
 
 
-def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, float]) -> tuple[int, int]:
+def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, float]) -> tuple[list[LinkKey], int]:
     """Insert links, or update the weight of existing ones; the caller has locked their memories.
 
     A link from a detected correction becomes the caller's own link, so it remains even if the texts of the two memories
     no longer contain a correction.
 
     Returns:
-        The number of new links and the number of updated ones.
+        The new links, in the order of `weights`, and the number of updated ones.
     """
     values = {
         "tenant": tenant_id,
@@ -132,8 +132,8 @@ def upsert_links(tx: Connection, tenant_id: UUID, weights: Mapping[LinkKey, floa
         "kinds": [key.kind for key in weights],
         "weights": [round(weight, 30) for weight in weights.values()],  # PostgreSQL rejects smaller `real` values
     }
-    written = tx.execute(_UPSERT, values).scalars().all()
-    return written.count(True), written.count(False)
+    written = {LinkKey(*key): is_new for *key, is_new in tx.execute(_UPSERT, values)}
+    return [key for key in weights if written.get(key)], list(written.values()).count(False)
 
 
 _UPSERT = text("""
@@ -144,7 +144,7 @@ FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:other_ids AS uuid[]), CAST(:kinds
 ON CONFLICT (tenant_id, memory_id, other_id, kind) DO UPDATE
 SET weight = excluded.weight, source = CASE WHEN known.source = 'correction' THEN 'caller' ELSE known.source END
 WHERE known.weight <> excluded.weight OR known.source = 'correction'
-RETURNING xmax = 0
+RETURNING memory_id, other_id, kind, xmax = 0
 """)
 
 
@@ -157,15 +157,64 @@ def most_linked(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> 
     return row.memory_id, row.links
 
 
-_FULLEST = text(f"""
+_LINK_COUNTS: Final = f"""
 SELECT memory_id, count(*) AS links FROM (
   SELECT memory_id, other_id FROM links WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[]))
   UNION ALL
   SELECT other_id, memory_id FROM links WHERE tenant_id = :tenant AND other_id = ANY (CAST(:ids AS uuid[]))
 ) AS link
 WHERE {_ALIVE.format(tenant=":tenant", memory_id="link.other_id")}
-GROUP BY memory_id ORDER BY links DESC, memory_id LIMIT 1
-""")  # noqa: S608 - constants only
+GROUP BY memory_id"""  # noqa: S608 - constants only
+_FULLEST = text(f"{_LINK_COUNTS} ORDER BY links DESC, memory_id LIMIT 1")
+
+
+def count_above(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], most: int) -> dict[UUID, int]:
+    """Return the number of links, in either direction, of those of these memories that have more than `most`."""
+    values = {"tenant": tenant_id, "ids": list(memory_ids), "most": most}
+    return {row.memory_id: row.links for row in tx.execute(_COUNT_ABOVE, values)}
+
+
+_COUNT_ABOVE = text(f"{_LINK_COUNTS} HAVING count(*) > :most")
+
+
+def delete_links(tx: Connection, tenant_id: UUID, keys: Sequence[LinkKey]) -> None:
+    """Delete these links."""
+    columns = dict(zip(("memory_ids", "other_ids", "kinds"), map(list, zip(*keys, strict=True)), strict=True))
+    tx.execute(_DELETE, {"tenant": tenant_id} | columns)
+
+
+_DELETE = text("""
+DELETE FROM links AS link
+USING unnest(CAST(:memory_ids AS uuid[]), CAST(:other_ids AS uuid[]), CAST(:kinds AS text[]))
+  AS given (memory_id, other_id, kind)
+WHERE link.tenant_id = :tenant AND link.memory_id = given.memory_id AND link.other_id = given.other_id
+  AND link.kind = given.kind
+""")
+
+
+def lock_targets(
+    tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID], external_ids: Sequence[str]
+) -> set[UUID]:
+    """Lock these memories together with the memories that have these external ids, in id order.
+
+    A later lock of the second ones in the same transaction can then cause no deadlock.
+
+    Returns:
+        The ids of the locked memories; deleted ones are omitted.
+    """
+    values = {"tenant": tenant_id, "ids": list(memory_ids), "external_ids": list(external_ids)}
+    return set(tx.execute(_LOCK_TARGETS, values).scalars())
+
+
+_LOCK_TARGETS = text("""
+SELECT memory_id FROM memories
+WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id = ANY (ARRAY(
+  SELECT unnest(CAST(:ids AS uuid[]))
+  UNION
+  SELECT memory_id FROM memories
+  WHERE tenant_id = :tenant AND external_id = ANY (CAST(:external_ids AS text[])) AND deleted_at IS NULL))
+ORDER BY memory_id FOR UPDATE
+""")
 
 _MEANT = """link.tenant_id = :tenant
   AND (CAST(:memory_id AS uuid) IS NULL OR link.memory_id = :memory_id OR link.other_id = :memory_id)

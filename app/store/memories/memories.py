@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -15,8 +15,10 @@ from sqlalchemy.dialects import postgresql
 
 from app.domain.ingest.memory import COLUMNS, CONTENT, KINDS, Kind, MemoryIn
 from app.domain.ingest.roles import Role
+from app.domain.search.content_filters import ANY_CONTENT, ContentFilters
 from app.store import tables
 from app.store.core.paging import Page, page_of
+from app.store.memories.content_filters import content_conditions
 
 _DECLARED: Final = [field.name for field in COLUMNS]
 _CONTENT: Final = [field.name for field in CONTENT]
@@ -30,6 +32,7 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     """A memory with its current state; `embedding` and `supersedes` aren't read.
 
     Attributes:
+        seq: Sequence number: the order of acceptance within the tenant.
         indexed: The full-text index covers the current text version.
         embedded: An embedding of the current text version exists.
         criteria: The four salience components, 0 to 10 each; None before scoring or if the caller set the salience.
@@ -40,6 +43,7 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
     """
 
     memory_id: UUID
+    seq: int
     created_at: datetime
     updated_at: datetime | None
     tier: str
@@ -75,6 +79,7 @@ class Filters:
     superseded: bool | None = None
     role: Role | None = None
     promoted: bool | None = None
+    content: ContentFilters = ANY_CONTENT
 
     @property
     def by_strength(self) -> bool:
@@ -88,7 +93,7 @@ def _names(fields: Iterable[str], row: str = "") -> str:
 
 
 _COLUMNS = f"""
-  memory.memory_id, {_names(_DECLARED, "memory.")}, memory.created_at, memory.updated_at, memory.made_by,
+  memory.memory_id, memory.seq, {_names(_DECLARED, "memory.")}, memory.created_at, memory.updated_at, memory.made_by,
   state.tier, state.salience, state.salience_source, state.multiplier, state.access_count, state.accessed_at,
   state.cross_domain_count, state.promoted_at, state.promoted_for, state.promoted_strength,
   (
@@ -138,14 +143,19 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
   AND (CAST(:before AS timestamptz) IS NULL OR coalesce(memory.occurred_at, memory.created_at) < :before)
   AND (CAST(:superseded AS boolean) IS NULL OR :superseded = EXISTS (SELECT FROM supersessions AS newer
     WHERE newer.tenant_id = :tenant AND newer.status = 'active' AND newer.superseded_id = memory.memory_id))
-  AND (CAST(:older_than AS uuid) IS NULL OR memory.memory_id < :older_than)
-ORDER BY memory.memory_id DESC LIMIT :limit
 """  # noqa: S608 - constants only
 
-_BY_STRENGTH = """
-  AND (CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)
-  AND (CAST(:strength_below AS float8) IS NULL OR state.strength < :strength_below)
-ORDER BY"""
+ListOrder = Literal["newest", "thread"]
+"""Newest first, or the order of acceptance, which is the order of turns within a thread."""
+_PAGES: Final[dict[ListOrder, str]] = {
+    "newest": """(CAST(:page_after AS uuid) IS NULL OR memory.memory_id < :page_after)
+ORDER BY memory.memory_id DESC LIMIT :limit""",
+    "thread": """(CAST(:page_after AS bigint) IS NULL OR memory.seq > :page_after)
+ORDER BY memory.seq LIMIT :limit""",
+}
+
+_BY_STRENGTH: Final = """(CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)
+  AND (CAST(:strength_below AS float8) IS NULL OR state.strength < :strength_below)"""
 
 
 def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> StoredMemory | None:
@@ -160,27 +170,36 @@ def _stored(row: RowMapping) -> StoredMemory:
 
 
 def list_memories(
-    tx: Connection, tenant_id: UUID, wanted: Filters, older_than: UUID | None, limit: int, state: str = "memory_state"
+    tx: Connection,
+    tenant_id: UUID,
+    wanted: Filters,
+    after: UUID | int | None,
+    limit: int,
+    *,
+    state: str = "memory_state",
+    order: ListOrder = "newest",
 ) -> Page[StoredMemory]:
-    """Return a page of memories, newest first.
+    """Return a page of memories.
 
     Args:
-        older_than: The previous page's last id.
+        after: The previous page's last id or, in the order of the thread, its sequence number.
         state: The relation to read states from; to filter by strength, pass `live_strength_sql.strength_relation`.
     """
     values = {
         "tenant": tenant_id,
-        "older_than": older_than,
+        "page_after": after,
         "limit": limit,
-        **{name: getattr(wanted, name) for name in wanted.__slots__},
+        **{name: getattr(wanted, name) for name in wanted.__slots__ if name != "content"},
     }
-    rows = [_stored(row) for row in tx.execute(_list_page(state, by_strength=wanted.by_strength), values).mappings()]
-    return page_of(rows, limit, lambda row: row.memory_id)
+    conditions = (_BY_STRENGTH,) if wanted.by_strength else ()
+    conditions += tuple(content_conditions(wanted.content, values, row="memory.", parameter=":{}"))
+    rows = [_stored(row) for row in tx.execute(_list_page(state, conditions, order), values).mappings()]
+    return page_of(rows, limit, lambda row: row.memory_id if order == "newest" else row.seq)
 
 
 @lru_cache(maxsize=1024)
-def _list_page(state: str, *, by_strength: bool) -> TextClause:
-    statement = _PAGE.replace("\nORDER BY", _BY_STRENGTH) if by_strength else _PAGE
+def _list_page(state: str, conditions: Sequence[str], order: ListOrder) -> TextClause:
+    statement = _PAGE + "".join(f"  AND {condition}\n" for condition in (*conditions, _PAGES[order]))
     return text(statement.replace("JOIN memory_state AS", f"JOIN {state} AS"))
 
 

@@ -7,7 +7,6 @@ using a GIN index for `@@`, and no index finds everything that a comparison find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -26,11 +25,11 @@ from app.store.embedding import windows
 from app.store.enrichment import corrections
 from app.store.memories import roles
 from app.store.search import archive_candidates, indexed_candidates, search_context
+from app.store.search.indexed_candidates import FewMemories
 from app.store.search.query_parts import (
     MEASURED,
     PLANNER_SETTINGS,
     SearchProbe,
-    allowed_one_sql,
     allowed_sql,
     filter_conditions,
     quote_lexeme,
@@ -160,13 +159,13 @@ def _active(
     planner_settings, clauses = PLANNER_SETTINGS, archive_candidates.NOBODY
     if "active" in request.tiers and (probe.lexemes or probe.has_vector):
         uses_indexes = indexed_candidates.uses_indexes(probe, request)
-        ids = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
-        if uses_indexes and ids is None:
+        few = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
+        if uses_indexes and few is None:
             breadth = indexed_candidates.graph_breadth(request, has_words=bool(probe.lexemes))
             planner_settings = indexed_candidates.settings_sql(breadth)
             clauses = indexed_candidates.candidate_clauses(probe, request, ranking, values)
         else:
-            clauses = _compared(probe, request, ranking, values, ids)
+            clauses = _compared(probe, request, ranking, values, few)
     _apply_settings(tx, _with_kept_plan(planner_settings, keeps_plan=keeps_plan))
     return clauses
 
@@ -179,18 +178,19 @@ def _apply_settings(tx: Connection, settings_sql: str) -> None:
 
 
 def _compared(
-    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
+    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], few: FewMemories | None
 ) -> str:
-    """Return WITH clauses that compare and score all of the tenant's memories, or those with these ids.
+    """Return WITH clauses that compare and score all of the tenant's memories, or only a few.
 
     The last clause is `found (memory_id, words, relevance)`. Of the memories without any of the words, only the nearest
     can be among the best.
     """
-    words = _words(probe, request, ranking, values, ids) if probe.lexemes else indexed_candidates.NOTHING
+    which = None if few else f"memory_id {allowed_sql(request, values)}"
+    words = _words(probe, ranking, values, which) if probe.lexemes else indexed_candidates.NOTHING
     vectors = indexed_candidates.NOTHING
     if probe.vector is not None and probe.has_vector:
-        vectors = _vectors(probe, probe.vector, request, values, ids)
-    return f"""
+        vectors = _vectors(probe, probe.vector, values, which)
+    return f"""{_named(few, request, values)}
   by_words AS MATERIALIZED ({words}),
   by_vector AS MATERIALIZED ({vectors}),
   nearest AS MATERIALIZED (
@@ -204,54 +204,52 @@ def _compared(
   )"""  # noqa: S608 - built from constants and bound values
 
 
-def _words(
-    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], ids: Sequence[UUID] | None
-) -> str:
+def _named(few: FewMemories | None, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the WITH clause `named`: those of a few memories that may be candidates, each checked once."""
+    if few is None:
+        return ""
+    values["ids"] = few.ids
+    visible = indexed_candidates.visible_sql("given.memory_id", request, values, is_checked=few.are_checked)
+    return f"""
+  {indexed_candidates.elsewhere_clause(request, values)},
+  named AS MATERIALIZED (
+    SELECT memory_id FROM unnest(CAST(%(ids)s AS uuid[])) AS given (memory_id) WHERE {visible}
+  ),"""  # noqa: S608 - built from constants and bound values
+
+
+def _words(probe: SearchProbe, ranking: Ranking, values: dict[str, Any], which: str | None) -> str:
     """Return SQL for the word scores of memories that contain any of the query's lexemes."""
     values["any_lexeme"] = " | ".join(map(quote_lexeme, probe.lexemes))
     score = word_score_sql(probe.lexemes, ranking.context, values)
     matching = f"{'words' if ranking.context else 'own'} @@ CAST(%(any_lexeme)s AS tsquery)"
-    measured = _score_sql("memory_words", "own, words", MEASURED, matching, _which_sql(request, values, ids))
+    measured = _score_sql("memory_words", "own, words", MEASURED, matching, which)
     return f"SELECT memory_id, {score} AS score FROM ({measured} OFFSET 0) AS measured"  # noqa: S608 - as above
 
 
-def _vectors(
-    probe: SearchProbe,
-    vector: NDArray[np.float32],
-    request: SearchRequest,
-    values: dict[str, Any],
-    ids: Sequence[UUID] | None,
-) -> str:
+def _vectors(probe: SearchProbe, vector: NDArray[np.float32], values: dict[str, Any], which: str | None) -> str:
     """Return SQL for the cosine to every vector of the space: the inner product of unit vectors (`<#>` negates it).
 
     A long memory gets the score of its best window if that is higher.
     """
     values |= {"space": probe.space_id, "vector": Halfvec(vector)}
     score = "-(embedding <#> CAST(%(vector)s AS halfvec)) AS score"
-    whole = _score_sql(
-        "embeddings", "embedding, space_id", score, "space_id = %(space)s", _which_sql(request, values, ids)
-    )
+    whole = _score_sql("embeddings", "embedding, space_id", score, "space_id = %(space)s", which)
     return windows.lift_sql(whole) if probe.has_windows else whole
 
 
-def _which_sql(request: SearchRequest, values: dict[str, Any], ids: Sequence[UUID] | None) -> tuple[str, bool]:
-    """Return a condition on `memory_id` that selects the memories, and whether `ids` selects them."""
-    if ids is None:
-        return f"memory_id {allowed_sql(request, values)}", False
-    values["ids"] = list(ids)
-    return allowed_one_sql("named.memory_id", request, values), True
+def _score_sql(table: str, columns: str, score: str, condition: str, which: str | None) -> str:
+    """Return SQL for a score of each row of a table; the memories in `named` are looked up one by one.
 
-
-def _score_sql(table: str, columns: str, score: str, condition: str, which: tuple[str, bool]) -> str:
-    """Return SQL for a score of each row of a table; given ids are looked up one by one."""
-    selection, has_ids = which
-    if not has_ids:
-        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {selection}"  # noqa: S608 - as above
+    Args:
+        which: Condition on `memory_id` that selects the memories; None selects those in `named`.
+    """
+    if which is not None:
+        return f"SELECT memory_id, {score} FROM {table} WHERE tenant_id = %(tenant)s AND {condition} AND {which}"  # noqa: S608 - as above
     return f"""
-    SELECT named.memory_id, {score} FROM unnest(CAST(%(ids)s AS uuid[])) AS named (memory_id) CROSS JOIN LATERAL (
+    SELECT named.memory_id, {score} FROM named CROSS JOIN LATERAL (
       SELECT {columns} FROM {table} WHERE tenant_id = %(tenant)s AND {table}.memory_id = named.memory_id
         AND {condition} OFFSET 0
-    ) AS known WHERE {selection}"""  # noqa: S608 - as above
+    ) AS known"""  # noqa: S608 - as above
 
 
 def _related(request: SearchRequest, values: dict[str, Any]) -> dict[str, str]:
@@ -290,7 +288,7 @@ def _statement(parts: str, found: str, related: dict[str, str], before: str) -> 
         before: Column of the preceding turn.
     """
     own = {name: f"top.{name}" for name in ("memory_id", "words", "relevance", "cosine")}
-    own |= related | {"before_id": before}
+    own |= related | {"before_id": before, "metadata": "CAST(memory.metadata AS text)"}
     return f"""
 WITH {parts},
   most AS MATERIALIZED (

@@ -6,7 +6,8 @@ affects neither the results nor the latency. Vectors that aren't in the graph ye
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from sqlalchemy import Connection
 
@@ -15,18 +16,23 @@ from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
 from app.store.core.binary_arrays import Halfvec, driver_connection
 from app.store.embedding import windows
+from app.store.memories.content_filters import list_by_metadata
 from app.store.search.query_parts import (
     PLANNER_SETTINGS,
     SearchProbe,
-    allowed_one_sql,
     aside_sql,
     filter_conditions,
+    passing_one_sql,
     quote_lexeme,
     superseded_sql,
+    visible_one_sql,
 )
 
 FEW: Final = 5000
 """Number of memories passing the filters up to which they are compared one by one."""
+FEW_BY_METADATA: Final = 1500
+"""The same for a filter by metadata, whose index finds the memories in no order, so that looking for more costs more
+than checking the candidates."""
 BY_WORDS: Final = 300
 """Maximum number of candidates by words."""
 BY_VECTOR: Final = 80
@@ -51,14 +57,32 @@ def uses_indexes(probe: SearchProbe, request: SearchRequest) -> bool:
     return probe.among is not None and "active" in request.tiers
 
 
-def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> list[Any] | None:
-    """Return the ids of memories that pass the filters; None if there are more than `FEW` or no filters."""
+class FewMemories(NamedTuple):
+    """Ids of the memories to be compared; `are_checked` is True if all of them pass every filter."""
+
+    ids: list[UUID]
+    are_checked: bool
+
+
+def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> FewMemories | None:
+    """Return the memories that pass the filters; None if there are more than `FEW` or no filters."""
     conditions = filter_conditions(request, values)
     if not conditions:
         return None
+    if request.metadata and not _is_narrow(request):
+        by_metadata = list_by_metadata(tx, request, FEW_BY_METADATA + 1)
+        if len(by_metadata) <= FEW_BY_METADATA:
+            return FewMemories(by_metadata, len(conditions) == 1)
+        if len(conditions) == 1:
+            return None
     rows = driver_connection(tx).execute(_few_sql(conditions), values | {"few": FEW + 1}, binary=True)
     ids = [memory_id for (memory_id,) in rows]
-    return ids if len(ids) <= FEW else None
+    return FewMemories(ids, are_checked=True) if len(ids) <= FEW else None
+
+
+def _is_narrow(request: SearchRequest) -> bool:
+    """Return True if a filter other than metadata has an index of its own."""
+    return any((request.subject, request.thread, request.external_id, request.ids))
 
 
 def _few_sql(conditions: list[str]) -> str:
@@ -100,17 +124,11 @@ def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranki
     if that is higher.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(request, has_words=bool(probe.lexemes))
-    values["elsewhere"] = ELSEWHERE + 1
-    others = "" if request.superseded else f" UNION ALL {superseded_sql(request, values)}"
-    if by_role := aside_sql(request):
-        others += f" UNION ALL {by_role}"
     return f"""
-  elsewhere AS MATERIALIZED (
-    SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s
-  ),
+  {elsewhere_clause(request, values)},
   matching AS MATERIALIZED ({_matching(probe, ranking, values)}),
   by_words AS MATERIALIZED (
-    SELECT memory_id, score FROM matching WHERE {_visible_sql("matching.memory_id", request, values)} LIMIT %(by_words)s
+    SELECT memory_id, score FROM matching WHERE {visible_sql("matching.memory_id", request, values)} LIMIT %(by_words)s
   ),
   by_vector AS MATERIALIZED ({_by_vector(probe, request, values)}),
   found AS MATERIALIZED (
@@ -118,6 +136,17 @@ def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranki
     UNION ALL
     SELECT memory_id, matching.score, by_vector.score FROM by_vector LEFT JOIN matching USING (memory_id)
     WHERE memory_id NOT IN (SELECT memory_id FROM by_words)
+  )"""  # noqa: S608 - built from constants and bound values
+
+
+def elsewhere_clause(request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the WITH clause that reads the excluded memories in advance, for `visible_sql`."""
+    values["elsewhere"] = ELSEWHERE + 1
+    others = "" if request.superseded else f" UNION ALL {superseded_sql(request, values)}"
+    if by_role := aside_sql(request):
+        others += f" UNION ALL {by_role}"
+    return f"""elsewhere AS MATERIALIZED (
+    SELECT memory_id FROM memory_state WHERE tenant_id = %(tenant)s AND tier <> 'active'{others} LIMIT %(elsewhere)s
   )"""  # noqa: S608 - built from constants and bound values
 
 
@@ -146,33 +175,38 @@ def _by_vector(probe: SearchProbe, request: SearchRequest, values: dict[str, Any
     size = len(probe.vector)
     by_window = ""
     if probe.has_windows:
-        visible = (_visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
+        visible = (visible_sql(f"{table}.memory_id", request, values) for table in ("memory_windows", "tail"))
         by_window = f"UNION ALL {windows.nearest_sql(size, *visible)}"
     values |= {"space": probe.space_id, "vector": Halfvec(probe.vector)}
     return f"""
     SELECT memory_id, max(score) AS score FROM (
       (SELECT memory_id, -(CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size}))) AS score
        FROM embeddings WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND grafted
-         AND {_visible_sql("embeddings.memory_id", request, values)}
+         AND {visible_sql("embeddings.memory_id", request, values)}
        ORDER BY CAST(embedding AS halfvec({size})) <#> CAST(%(vector)s AS halfvec({size})) LIMIT %(by_vector)s)
       UNION ALL
       (SELECT memory_id, score FROM (
          SELECT memory_id, -(embedding <#> CAST(%(vector)s AS halfvec)) AS score FROM embeddings
          WHERE tenant_id = %(tenant)s AND space_id = %(space)s AND NOT grafted ORDER BY score DESC OFFSET 0
-       ) AS tail WHERE {_visible_sql("tail.memory_id", request, values)} LIMIT %(by_vector)s)
+       ) AS tail WHERE {visible_sql("tail.memory_id", request, values)} LIMIT %(by_vector)s)
       {by_window}
     ) AS near WHERE score > 0 GROUP BY memory_id ORDER BY score DESC LIMIT %(by_vector)s"""  # noqa: S608 - as above; a number
 
 
-def _visible_sql(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the condition that a memory may be a candidate; if few memories are excluded, they are read in advance."""
-    allowed_by_id = allowed_one_sql(memory_id, request, values)
-    if request.tiers != ("active",) or filter_conditions(request, values):
-        return allowed_by_id
-    return (
-        f"CASE WHEN (SELECT count(*) FROM elsewhere) <= {ELSEWHERE} "  # noqa: S608 - as above
-        f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {allowed_by_id} END"
-    )
+def visible_sql(memory_id: str, request: SearchRequest, values: dict[str, Any], *, is_checked: bool = False) -> str:
+    """Return the condition that a memory may be a candidate; if few memories are excluded, they are read in advance.
+
+    Args:
+        is_checked: True if the memory is known to pass the filters.
+    """
+    conditions = [] if is_checked else filter_conditions(request, values)
+    visible = visible_one_sql(memory_id, request, values)
+    if request.tiers == ("active",):
+        visible = (
+            f"CASE WHEN (SELECT count(*) FROM elsewhere) <= {ELSEWHERE} "  # noqa: S608 - as above
+            f"THEN {memory_id} NOT IN (SELECT memory_id FROM elsewhere) ELSE {visible} END"
+        )
+    return f"{visible} AND {passing_one_sql(memory_id, conditions)}" if conditions else visible
 
 
 def _relevance(probe: SearchProbe) -> str:

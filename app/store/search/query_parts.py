@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from app.domain.ingest.roles import ROLES, USUAL
 from app.domain.search.request import SearchRequest
+from app.store.memories.content_filters import content_conditions
 from app.store.memories.roles import ASIDE, NO_ROLE
 
 
@@ -123,6 +124,23 @@ def allowed_one_sql(memory_id: str, request: SearchRequest, values: dict[str, An
 
     It consists of scalar subqueries, because the planner would turn other forms into a join that reads every row.
     """
+    state = visible_one_sql(memory_id, request, values)
+    conditions = filter_conditions(request, values)
+    if not conditions:  # a deleted memory is in no searchable tier
+        return state
+    return f"{passing_one_sql(memory_id, conditions)} AND {state}"
+
+
+def passing_one_sql(memory_id: str, conditions: Sequence[str]) -> str:
+    """Return the condition that a memory isn't deleted and passes these filters."""
+    return (
+        "(SELECT true FROM memories WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
+        f"AND memories.memory_id = {memory_id} AND deleted_at IS NULL AND {' AND '.join(conditions)})"
+    )
+
+
+def visible_one_sql(memory_id: str, request: SearchRequest, values: dict[str, Any]) -> str:
+    """Return the condition of `allowed_one_sql` without the request's filters: tier, supersession and roles."""
     state = (
         "(SELECT NOT (tier <> ALL (CAST(%(tiers)s AS text[]))) FROM memory_state WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
         f"AND memory_state.memory_id = {memory_id})"
@@ -131,13 +149,7 @@ def allowed_one_sql(memory_id: str, request: SearchRequest, values: dict[str, An
         state += f" AND (SELECT NOT EXISTS ({superseded_sql(request, values)} AND superseded_id = {memory_id}))"
     if others := aside_sql(request):
         state += f" AND (SELECT NOT EXISTS ({others} AND memories.memory_id = {memory_id}))"
-    conditions = filter_conditions(request, values)
-    if not conditions:  # a deleted memory is in no searchable tier
-        return state
-    return (
-        "(SELECT true FROM memories WHERE tenant_id = %(tenant)s "  # noqa: S608 - constants
-        f"AND memories.memory_id = {memory_id} AND deleted_at IS NULL AND {' AND '.join(conditions)}) AND {state}"
-    )
+    return state
 
 
 def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[str]:
@@ -153,7 +165,7 @@ def filter_conditions(request: SearchRequest, values: dict[str, Any]) -> list[st
         "as_of": ("created_at <= %(as_of)s", request.as_of),
     }
     values |= {name: value for name, (_, value) in filters.items() if value} | {"tiers": list(request.tiers)}
-    conditions = [condition for condition, value in filters.values() if value]
+    conditions = [condition for condition, value in filters.values() if value] + content_conditions(request, values)
     if request.promoted is not None:
         conditions.append(f"{_IS_PROMOTED} = {request.promoted}")
     return conditions if _has_usual(request) else [*conditions, _roles_sql(request, values)]

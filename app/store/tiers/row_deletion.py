@@ -17,6 +17,7 @@ from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.embedding import embeddings
 from app.store.enrichment import word_index, work_queue
 from app.store.erasure import hidden_memories, references
+from app.store.memories import missing_links
 from app.store.search import recorded_searches
 from app.store.tiers import cold_segments, wrapped_keys
 
@@ -26,6 +27,7 @@ MOST: Final = 500
 OWN: Final = (
     *(
         "memory_aliases",
+        "missing_links",  # before the links: a link that waits here may be added while this transaction waits
         "links",
         "lineage",
         "decayed_sources",
@@ -48,6 +50,7 @@ OWN: Final = (
 )
 """Tables whose rows belong to the single memory in `memory_id`."""
 ELSEWHERE: Final[dict[str, str]] = {
+    "missing_links": missing_links.DELETE_NAMED,
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "recorded_searches": recorded_searches.DELETE_WITH,

@@ -74,6 +74,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/links"): ("read", {"params": {"memory": LINKED[0]}}, 200),
     ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
     ("DELETE", "/v1/links"): ("ingest", {"params": {"memory": LINKED[0]}}, 200),
+    ("GET", "/v1/threads"): ("read", {}, 200),
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/status"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),

@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.strength.links import LINKS_A_CALL
+from app.domain.strength.links import LINKS_A_CALL, LINKS_AT_INGEST
 from tests.api.caller import Api, fields
+from tests.api.memories.test_ingest import worker
 
 PATH = "/v1/links"
 
@@ -202,3 +203,57 @@ def test_links_of_another_tenant_are_neither_seen_nor_removed(api: Api, ids: lis
     assert api.delete(PATH, key=other.key, params={"memory": ids[0]}).status_code == 404
     assert api.delete(PATH, key=other.key, params={"memory": mine[0]}).json() == {"removed": 0}
     assert len(listed(api)) == 1
+
+
+def test_links_at_ingest_are_added_and_missing_ones_are_told(api: Api, ids: list[str]) -> None:
+    """Seed 003: `POST /store` stores a memory with its associations."""
+    given = [{"to": ids[0], "kind": "about", "weight": 0.5}, {"to": "ticket"}]
+    with worker(api.service):
+        answer = api.post("/v1/memories", json={"text": "d", "links": given}, headers={"Prefer": "wait=20"})
+    [d] = answer.json()["ids"]
+    told = {"to": "ticket", "kind": "related", "weight": 1.0, "reason": "missing"}
+    assert (answer.status_code, answer.json()["links_missing"]) == (200, [{"id": d, **told}])
+    assert api.get(f"/v1/memories/{d}").json()["links_missing"] == [told]
+    assert api.get(f"/v1/memories/{ids[0]}").json()["links_missing"] == []
+    assert listed(api) == [(d, ids[0], "about", 0.5)]
+    [ticket] = api.remember({"text": "the ticket", "external_id": "ticket"})
+    assert listed(api, to=ticket) == [(d, ticket, "related", 1.0)]
+    assert api.get(f"/v1/memories/{d}").json()["links_missing"] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "field", "limit"),
+    [
+        ({}, "to", None),
+        ({"to": ""}, "to", 1),
+        ({"to": "x" * 513}, "to", 512),
+        ({"to": "a\0b"}, "to", None),
+        ({"to": 5}, "to", None),
+        ({"to": "x", "kind": ""}, "kind", 1),
+        ({"to": "x", "kind": "k" * 65}, "kind", 64),
+        ({"to": "x", "weight": 1.5}, "weight", 1),
+        ({"to": "x", "weight": -1}, "weight", 0),
+        ({"to": "x", "wieght": 1}, "wieght", None),
+        ({"to": "own"}, "to", None),
+    ],
+)
+def test_a_link_at_ingest_is_checked_at_the_door(api: Api, link: object, field: str, limit: object) -> None:
+    for body, at in (
+        ({"text": "x", "external_id": "own", "links": [link]}, f"links[0].{field}"),
+        ([{"text": "x"}, {"text": "x", "external_id": "own", "links": [{"to": "y"}, link]}], f"[1].links[1].{field}"),
+    ):
+        answer = api.post("/v1/memories", json=body)
+        [error] = answer.json()["errors"]
+        assert (answer.status_code, error["field"], error.get("limit")) == (422, at, limit), error
+
+
+def test_the_number_of_links_at_ingest_is_limited(api: Api) -> None:
+    most = [{"to": f"name {n}"} for n in range(LINKS_AT_INGEST)]
+    [memory_id] = api.remember({"text": "x", "links": most})
+    assert len(api.get(f"/v1/memories/{memory_id}").json()["links_missing"]) == LINKS_AT_INGEST
+    [error] = api.post("/v1/memories", json={"text": "x", "links": [*most, {"to": "y"}]}).json()["errors"]
+    assert (error["field"], error["value"], error["limit"]) == ("links", LINKS_AT_INGEST + 1, LINKS_AT_INGEST)
+    assert api.patch(f"/v1/memories/{memory_id}", json={"links": []}).status_code == 422, "edits have no links"
+    chat = {"messages": [{"role": "user", "content": "x"}], "links": most}
+    [error] = api.post("/v1/memories", json=chat).json()["errors"]
+    assert (error["field"], error["message"]) == ("links", "can't be given beside messages")

@@ -14,7 +14,7 @@ SHAPE = {
     *("metadata", "occurred_at", "created_at", "updated_at", "accessed_at", "access_count", "tier", "strength"),
     *("importance", "multiplier", "salience", "inferred", "next_due_at", "next_review_at", "status"),
     *("score", "decay_tier", "cross_domain_count", "promoted", "made_by", "review", "summary"),
-    *("valid_from", "valid_to", "supersedes", "superseded_by", "role", "expires_at"),
+    *("valid_from", "valid_to", "supersedes", "superseded_by", "role", "expires_at", "links_missing"),
 }
 
 

@@ -24,6 +24,7 @@ from app.domain.ingest.memory import (
     TEXT_MAX_BYTES,
     decode_patch,
 )
+from app.domain.strength.links import GivenLink
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid, Unreadable
 
 CANARY = "canary-4711"
@@ -69,10 +70,12 @@ def test_every_field_is_taken_as_it_is() -> None:
         "supersedes": "41",
         "role": "user",
         "expires_at": "2126-03-07T12:00:00Z",
+        "links": [{"to": "40", "kind": "about", "weight": 0.5}, {"to": "39"}],
     }
     [memory] = read(given, 3)
     expected = given | {"occurred_at": NOON, "tags": ("a", "b"), "categories": ("health",), "entities": ("Paris",)}
     expected |= {"expires_at": NOON.replace(year=2126), "keep_days": None}
+    expected |= {"links": (GivenLink("40", "about", 0.5), GivenLink("39", "related", 1.0))}
     assert {name: getattr(memory, name) for name in memory.__struct_fields__} == expected
 
 
