@@ -15,7 +15,8 @@ from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
 from app.services.erasure.residual_copies import RECIPIENTS_GO, describe_backups, list_copies
-from app.services.erasure.steps import STEPS
+from app.services.erasure.tenant_retained import RETAINED
+from app.services.erasure.tenant_steps import steps_for
 from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
 from app.software_version import software_version
@@ -89,10 +90,11 @@ def build_report(
     reports = {}
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
-        report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
+        scope = "tenant" if erasure.whole_tenant else scope_name(erasure.scope)
+        report: dict[str, Any] = {"cut": erasure.cut, "scope": scope}
         report |= {"texts_redacted": erasure.texts_redacted, "mentions": mentions}
         report["stores"] = _stores(erasure, left, now)
-        report["kept"] = _describe_holds(holding, delays) + retained
+        report["kept"] = list(RETAINED) if erasure.whole_tenant else _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
         report["passes"] = add_pass(erasure.report, erasure.started_at, now, memories, len(held), current)
@@ -118,10 +120,10 @@ def schedule_rewrites(
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
     """Return a row for each planned step, and for each table with rows of the memories, summed over all passes."""
     executed = {each["step"]: each for each in erasure.executed}
-    rows: list[dict[str, Any]] = []
+    steps, rows = steps_for(erasure), list[dict[str, Any]]()
     for planned in erasure.plan or ():
         step = planned["step"]
-        work = STEPS[step]
+        work = steps[step]
         executed_step = executed.get(step, {"removed": 0})
         row = {
             "store": work.store,

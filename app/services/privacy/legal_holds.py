@@ -24,6 +24,7 @@ from app.store.jobs import jobs
 from app.store.memories import links
 from app.store.privacy import holds
 from app.store.privacy.holds import Hold, HoldCounts, WaitingErasures
+from app.store.tenants import tenants
 
 KIND: Final = "release"
 ROWS: Final = 5000
@@ -40,12 +41,16 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
 
     Raises:
         Invalid: Some ids don't match any memory of this tenant.
+        Conflict: The tenant is being deleted.
         Unavailable: A memory is still in the queue.
     """
     ids = meant.memory_ids or []
     missing: list[UUID] = []
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
+        tenant = tenants.get(tx, tenant_id)
+        if tenant is not None and tenant.deletion_id is not None:
+            raise Conflict("this tenant is being deleted: cancel the deletion before you place a hold")
         if ids:
             stored = links.resolve_ids(tx, tenant_id, ids)  # the lock prevents removal of these memories
             missing = [memory_id for memory_id in ids if memory_id not in stored]
