@@ -27,6 +27,7 @@ DATA: Final = (
     *("links", "lineage", "merges", "decayed_sources", "hidden_supersessions", "supersessions", "memory_aliases"),
     *("scores", "privacy_findings", "reviews", "memory_events", "self_tests", "self_test_runs", "consolidation_runs"),
     *("consolidation_marks", "contradiction_watermarks", "anonymised", "subject_retention", "expiry_notices", "holds"),
+    *("hold_changes",),
     *("hidden_memories", "memory_state", "memories", "envelopes", "tombstones", "tenant_counts", "tier_moves"),
     *("queue_gaps", "operator_acts", "operators"),
 )

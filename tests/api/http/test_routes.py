@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,8 +21,9 @@ from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import Extension, NewRequest
+from app.errors import Conflict
 from app.services.consolidation import supersession
-from app.services.erasure import requests
+from app.services.erasure import requests, tenant_deletion
 from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.jobs import queue, runner, schedule
@@ -143,6 +145,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
+    ("PATCH", "/v1/privacy/holds/{hold_id}"): ("privacy", {"json": {"ground": "legal_claims"}}, 200),
     ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {"json": {"reason": "settled"}}, 200),
     ("GET", "/v1/privacy/audit"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/audit/verify"): ("privacy", {}, 200),
@@ -150,6 +153,10 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/admin/queue/accept"): ("admin", {}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
+    ("DELETE", "/v1/admin/tenants/{tenant_id}"): ("admin", {"params": {"name": "left"}}, 202),
+    ("GET", "/v1/admin/tenants/{tenant_id}/deletion"): ("admin", {}, 200),
+    ("GET", "/v1/admin/tenants/{tenant_id}/deletion/report"): ("admin", {}, 200),
+    ("POST", "/v1/admin/tenants/{tenant_id}/deletion/cancel"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/keys"): ("admin", {}, 200),
     ("DELETE", "/v1/admin/keys/{key_id}"): ("admin", {}, 204),
@@ -177,6 +184,7 @@ def path_of(api: Api, path: str) -> str:
         "subject": lambda _: "ann/of/here",
         "letter": lambda _: "acknowledgement",
         "name": a_schedule,
+        "tenant_id": lambda api: another_tenant(api, path),
     }
     values = {name: make(api) for name, make in made.items() if f"{{{name}}}" in path}
     if values:
@@ -190,6 +198,24 @@ def name_two(api: Api) -> None:
     statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
     for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
         api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
+
+
+def another_tenant(api: Api, path: str) -> UUID:
+    """Return a tenant to delete, or one whose deletion is requested, or as if it were finished."""
+    if path.endswith("{tenant_id}"):
+        with suppress(Conflict):  # refused requests leave it
+            tenants.create("left")
+        found = tenants.find_tenant("left")
+        assert found is not None
+        return found.tenant_id
+    tenant_id = api.service.tenant().tenant_id
+    name = tenant_deletion.get(tenant_id).tenant.name
+    made = tenant_deletion.request(tenant_id, name, "y")
+    if path.endswith("report"):
+        report = {"memories": 0, "kept": [], "elsewhere": [], "stores": [], "left": {}}
+        values = (json.dumps(report), made.tenant.deletion_id)
+        api.service.rows("UPDATE erasures SET report = %s::jsonb WHERE erasure_id = %s", *values)
+    return tenant_id
 
 
 def a_key(api: Api) -> str:
