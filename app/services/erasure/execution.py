@@ -26,7 +26,7 @@ from app.clients.redis import closed_tenants, stream_position
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import summary_refresh
-from app.services.erasure import batch
+from app.services.erasure import batch, mentions
 from app.services.erasure.plan import total_removed, write_plan
 from app.services.erasure.report import build_report, schedule_rewrites
 from app.services.erasure.requests import ERASE, adopt, get_or_404
@@ -292,7 +292,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
     erased_ids = sorted(set(ids).difference(held_ids))
     work_found = {name: step.find(tenant_id, erasure, erased_ids) for name, step in steps_for(erasure).items()}
     counts = {name: each.count for name, each in work_found.items()}
-    mentions = retained_texts.find_possible(tenant_id, erasure)
+    named = mentions.find_named(tenant_id, erasure)
     shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -322,9 +322,9 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("residue was found: the plan is made and executed again",))
         if held_ids and not erasure.is_batch:
-            report = {"memories": len(erased_ids), "left": residue_counts, "mentions": mentions}
+            report = {"memories": len(erased_ids), "left": residue_counts, "named": named}
             return _hold(tx, tenant_id, erasure, held_ids, **report)
-        _finish(tx, tenant_id, erasure, held_ids, ids, left=residue_counts, mentions=mentions)
+        _finish(tx, tenant_id, erasure, held_ids, ids, left=residue_counts, named=named)
     return Step(0, {}, finished=True, notes=("verified: no residue was found",))
 
 

@@ -60,8 +60,8 @@ def build_report(
     memories: int,
     left: Mapping[str, int],
     now: datetime,
+    named: Mapping[str, Any],
     held: Sequence[UUID] = (),
-    mentions: Mapping[str, Any] | None = None,
 ) -> dict[UUID, dict[str, Any]]:
     """Return the reports, by id, of erasures that are done, or done except for memories under legal hold.
 
@@ -71,7 +71,7 @@ def build_report(
         left: Rows found by the final scan, by step or table.
         now: End of the pass.
         held: Memories under legal hold.
-        mentions: Places of texts that contain a part of the erased person's name.
+        named: What may name the erased person outside the scope, by `mentions.find_named`.
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values())
@@ -95,7 +95,7 @@ def build_report(
         delays = _list_delays(tx, tenant_id, erasure, holding)
         scope = "tenant" if erasure.whole_tenant else scope_name(erasure.scope)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope}
-        report |= {"texts_redacted": erasure.texts_redacted, "mentions": mentions}
+        report |= {"texts_redacted": erasure.texts_redacted, **named}
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = list(RETAINED) if erasure.whole_tenant else _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]

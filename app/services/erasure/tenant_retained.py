@@ -28,7 +28,7 @@ RETAINED: Final[tuple[dict[str, Any], ...]] = (
         "what": "entries of the request log: kinds, dates and answers of privacy requests",
         "count": None,
         "ground": "proof that requests were answered; texts of operators are deleted",
-        "until": f"{KEPT_MONTHS} months after the answer",
+        "until": f"at least {KEPT_MONTHS} months after the answer",
         "code": "tenant_requests",
     },
     {

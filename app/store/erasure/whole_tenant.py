@@ -44,7 +44,7 @@ KEPT: Final = {
     "tenants": "the tombstone: the id, the dates and the id of the deletion; the name is replaced by the id",
     "audit": "proof of what was done; contains no text and no name",
     "audit_heads": "the end of the audit chain; its key for digests of names is replaced",
-    "privacy_requests": "the request log, for 24 months after the answer; texts of operators are deleted",
+    "privacy_requests": "the request log: kinds, dates and answers; texts of operators are deleted",
     "usage": "calls and costs by day and host, for invoices and the list of recipients",
     "ebbing_keys.erasure_ledger": "deletes the tenant again when an older backup is restored",
 }
