@@ -26,6 +26,8 @@ from app.cli.privacy.erasure_requests import HtmlFile, print_report, print_writt
 from app.cli.service.tenants_and_keys import tenants
 from app.domain.formatting import format_minute
 
+router = tenants
+
 PATH: Final = "/v1/admin/tenants"
 _STORES: Final = {
     "tenant_files": "files of cold storage and exports",
@@ -39,7 +41,7 @@ _STORES: Final = {
 TenantId = Annotated[str, typer.Argument(help="Id of the tenant, as `ebbing tenants list` shows it.", metavar="ID")]
 
 
-@tenants.command(
+@router.command(
     "delete",
     epilog=examples(
         "ebbing tenants delete ID --dry-run", "ebbing tenants delete ID", "ebbing tenants delete ID --name acme --yes"
@@ -91,7 +93,7 @@ def delete_tenant(
     print_result(done, _describe(done), as_json=as_json)
 
 
-@tenants.command("cancel", epilog=examples("ebbing tenants cancel ID", "ebbing tenants cancel ID --yes"))
+@router.command("cancel", epilog=examples("ebbing tenants cancel ID", "ebbing tenants cancel ID --yes"))
 def cancel_deletion(tenant_id: TenantId, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
     """Cancel the deletion of a tenant during its grace period. Its API keys are accepted again."""
     from app.cli.core.client import Api
@@ -105,7 +107,7 @@ def cancel_deletion(tenant_id: TenantId, *, yes: Yes = False, url: Url = None, a
     print_result(done, f"{plain(done['name'])} is {done['status']}", as_json=as_json)
 
 
-@tenants.command("report", epilog=examples("ebbing tenants report ID", "ebbing tenants report ID --html report.html"))
+@router.command("report", epilog=examples("ebbing tenants report ID", "ebbing tenants report ID --html report.html"))
 def report(tenant_id: TenantId, *, html: HtmlFile = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show the report of a tenant's finished deletion: results per store, and what remains and why."""
     from app.cli.core.client import Api

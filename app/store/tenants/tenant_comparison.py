@@ -109,7 +109,9 @@ LEFT JOIN LATERAL (
 ) AS last ON true
 LEFT JOIN LATERAL (
   SELECT CAST(extract(epoch FROM now() - next_run_at) AS float8) AS night_late_seconds
-  FROM schedules WHERE schedules.tenant_id = abreast.tenant AND task = :task AND NOT paused AND next_run_at < now()
+  FROM schedules
+  WHERE schedules.tenant_id = abreast.tenant AND task = :task AND NOT paused AND next_run_at < now()
+    AND tenants.deletion_id IS NULL
 ) AS due ON true
 ORDER BY abreast.ordinality
 """)

@@ -256,8 +256,10 @@ def test_a_shared_basis_is_fitted_again_without_the_tenant(service: Service, mon
     for tenant in (gone, stays):
         crowd(service, tenant, 300, "ann")
     pca_fitting._cached.cache_clear()
-    assert "shared" in pca_fitting.refit_basis(gone.tenant_id)[0]
-    [old] = service.rows("SELECT basis_id FROM pca_bases")[0]
+    for tenant in (stays, gone):
+        assert "shared" in pca_fitting.refit_basis(tenant.tenant_id)[0]
+    [old] = service.rows("SELECT max(basis_id) FROM pca_bases")[0]
+    assert len(service.rows("SELECT DISTINCT tenant_id FROM pca_samples")) == 2
     delete(gone.tenant_id)
     worked(service, UNFINISHED)
     done = tenant_deletion.get(gone.tenant_id)

@@ -14,7 +14,6 @@ from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import identity_mentions
 from app.services.memories.identity_mentions import SubjectMentions
-from tests.api.caller import Api
 from tests.service import Service
 from tests.services.due_deletions import UNFINISHED, worked
 
@@ -72,14 +71,6 @@ def test_a_search_that_compares_only_a_part_says_so(service: Service, monkeypatc
     assert identity_mentions.find_mentions(tenant_id, "mei chen").subjects[0].memories == 2, "pages are joined"
     monkeypatch.setattr(identity_mentions, "ROWS_MAX", 2)
     assert not identity_mentions.find_mentions(tenant_id, "mei chen").is_complete
-
-
-def test_the_search_for_subjects_shows_the_proposals(api: Api) -> None:
-    api.remember(*map(dict, SAID))
-    answer = api.post("/v1/privacy/subjects/search", json={"name": "Mei Chen"}).json()
-    assert answer["subjects"][0]["subject"] == "Mei Chen"
-    assert answer["mentions"][0] == {"subject": "bob", "kind": "person_name", "memories": 2}
-    assert answer["mentions_complete"] is True
 
 
 def test_an_erasure_erases_no_mention_and_its_report_counts_them(service: Service) -> None:
