@@ -131,7 +131,7 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
             return Step(processed, state, finished=False, counts=dict(counts))
 
 
-def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool) -> Step:
+def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
     if is_tenant:
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
