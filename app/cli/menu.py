@@ -75,7 +75,9 @@ MENU: Final = {
     "tenants": MenuEntry(
         OPERATE, "Create, list and delete tenants.", ("service.tenants_and_keys", "service.tenant_deletion")
     ),
-    "keys": MenuEntry(OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys",)),
+    "keys": MenuEntry(
+        OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys", "service.tenant_deletion")
+    ),
     "master-key": MenuEntry(OPERATE, "Show and rotate the master key of cold storage.", ("service.master_key",)),
     "migrate": MenuEntry(OPERATE, "Migrate the database to this version's schema.", ("service.processes",)),
     "api": MenuEntry(OPERATE, "Start the HTTP API alone.", ("service.processes",)),

@@ -47,6 +47,7 @@ NAMES = {
     "QueueReplaced",
     "SegmentLost",
     "StoreFailed",
+    "TenantClosed",
     "TokenRefused",
     "TooLarge",
     "Unavailable",

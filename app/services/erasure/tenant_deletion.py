@@ -47,7 +47,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class DeletionPreview:
-    """What a deletion would erase.
+    """Numbers of the entries that a deletion would erase.
 
     Attributes:
         stores: Entries found, by step of the deletion.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,9 +20,8 @@ from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import Extension, NewRequest
-from app.errors import Conflict
 from app.services.consolidation import supersession
-from app.services.erasure import requests, tenant_deletion
+from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.jobs import queue, runner, schedule
@@ -31,6 +29,7 @@ from app.services.privacy import export_requests, legal_holds, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
+from tests.api.http.deletable_tenants import another_tenant
 from tests.service import Service
 from tests.services.job_kinds import set_kind
 
@@ -198,24 +197,6 @@ def name_two(api: Api) -> None:
     statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
     for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
         api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
-
-
-def another_tenant(api: Api, path: str) -> UUID:
-    """Return a tenant to delete, or one whose deletion is requested, or as if it were finished."""
-    if path.endswith("{tenant_id}"):
-        with suppress(Conflict):  # refused requests leave it
-            tenants.create("left")
-        found = tenants.find_tenant("left")
-        assert found is not None
-        return found.tenant_id
-    tenant_id = api.service.tenant().tenant_id
-    name = tenant_deletion.get(tenant_id).tenant.name
-    made = tenant_deletion.request(tenant_id, name, "y")
-    if path.endswith("report"):
-        report = {"memories": 0, "kept": [], "elsewhere": [], "stores": [], "left": {}}
-        values = (json.dumps(report), made.tenant.deletion_id)
-        api.service.rows("UPDATE erasures SET report = %s::jsonb WHERE erasure_id = %s", *values)
-    return tenant_id
 
 
 def a_key(api: Api) -> str:

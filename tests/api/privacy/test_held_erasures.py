@@ -163,7 +163,6 @@ def test_a_ground_that_is_added_later_is_stated_by_letter_report_and_page(api: A
     assert "Legal ground: archiving in the public interest" in case.letter().text
     assert fields(api.patch(hold, json={})) == ["ground"]
     assert fields(api.patch(hold, json={"ground": "revenge"})) == ["ground"]
-    assert fields(api.patch(hold, json={"reason": "about ANN"})) == ["reason"]
 
 
 def test_a_release_says_which_erasures_it_continues_and_stores_its_reason(api: Api) -> None:
