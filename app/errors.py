@@ -94,6 +94,12 @@ class NotAllowed(EbbingError):
     status, type, title = 403, "not-allowed", "The API key lacks the required scope"
 
 
+class TenantClosed(EbbingError):
+    """Tenant whose deletion was requested: its keys are refused until the deletion is cancelled."""
+
+    status, type, title = 403, "tenant-deleted", "The tenant is being deleted"
+
+
 class NotFound(EbbingError):
     """Resource that doesn't exist for this tenant."""
 

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
-from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
+from app.api.admin import dead_letters, queue, status, tenant_deletions, tenants_and_keys, usage
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
@@ -112,6 +112,7 @@ def build() -> ASGIApp:
         status,
         usage,
         tenants_and_keys,
+        tenant_deletions,
         queue,
         jobs,
         schedule,

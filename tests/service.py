@@ -62,7 +62,7 @@ PATIENT_CONSTANTS = (
     "app.services.tiers.segment_compaction.STEP_SECONDS",
     "app.services.consolidation.consolidation_run.STEP_SECONDS",
     "app.services.erasure.execution.STEP_SECONDS",
-    "app.services.erasure.requests.STEP_SECONDS",
+    "app.services.erasure.index_removal.STEP_SECONDS",
     "app.services.privacy.export_job.STEP_SECONDS",
     "app.services.embedding.tenant_indexes.STEP_SECONDS",
     "app.services.privacy.legal_holds.STEP_SECONDS",

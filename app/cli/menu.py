@@ -76,8 +76,12 @@ MENU: Final = {
     "dead-letters": MenuEntry(OPERATE, "List, replay and discard failed work.", ("maintenance.dead_letters",)),
     "queue": MenuEntry(OPERATE, "Check the Redis that holds the queue; list lost requests.", ("service.queue",)),
     "reembed": MenuEntry(OPERATE, "Move to the configured embedding model.", ("maintenance.reembed",)),
-    "tenants": MenuEntry(OPERATE, "Create and list tenants.", ("service.tenants_and_keys",)),
-    "keys": MenuEntry(OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys",)),
+    "tenants": MenuEntry(
+        OPERATE, "Create, list and delete tenants.", ("service.tenants_and_keys", "service.tenant_deletion")
+    ),
+    "keys": MenuEntry(
+        OPERATE, "Create, list and revoke API keys.", ("service.tenants_and_keys", "service.tenant_deletion")
+    ),
     "master-key": MenuEntry(OPERATE, "Show and rotate the master key of cold storage.", ("service.master_key",)),
     "migrate": MenuEntry(OPERATE, "Migrate the database to this version's schema.", ("service.processes",)),
     "api": MenuEntry(OPERATE, "Start the HTTP API alone.", ("service.processes",)),

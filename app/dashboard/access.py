@@ -9,7 +9,7 @@ session's token and the same origin.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -21,10 +21,11 @@ from app.api.http.auth import Caller, cache
 from app.api.http.request_body import header, read
 from app.dashboard import sessions
 from app.dashboard.sessions import Session
-from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
+from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated, TenantClosed
 from app.services.erasure import ledger
 from app.services.privacy import retained_texts
 from app.services.security import log_in_access, operator_log
+from app.services.tenants import tenants
 from app.services.transient_errors import is_transient
 
 FIELDS_MAX: Final = 50
@@ -120,11 +121,15 @@ async def load_viewer(request: Request) -> Viewer:
         raise LoggedOut
     try:
         caller = await find_caller(session)
-    except NotAuthenticated:
+    except (NotAuthenticated, TenantClosed):
         raise LoggedOut from None
+    is_foreign = bool(session.rules) or session.shown != caller.tenant_id
+    if is_foreign and await run_in_threadpool(tenants.is_closed, session.shown):
+        # The pages of a tenant that is being deleted are closed; an admin can select another tenant.
+        caller = replace(caller, scopes=caller.scopes & {"admin"})
     if session.rules:
-        tenants = tuple(log_in_access.find_access(session.rules))
-        return Viewer(session, session.shown, caller.tenant_id, caller.key_id, caller.scopes, tenants)
+        named = tuple(log_in_access.find_access(session.rules))
+        return Viewer(session, session.shown, caller.tenant_id, caller.key_id, caller.scopes, named)
     shown = session.shown if "admin" in caller.scopes else caller.tenant_id
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
 

@@ -17,9 +17,10 @@ from app.dashboard.access import LOOKS, Action, check_origin, read_form, require
 from app.dashboard.caller_address import caller_address
 from app.dashboard.rendering import PREFIX
 from app.dashboard.sessions import Session
-from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated
+from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated, TenantClosed
 from app.services.security import operators
 from app.services.security.log_in_access import is_offered
+from app.services.tenants import tenants
 
 TRIES: Final = 10
 """Maximum failed log-ins per address within `TRIES_SECONDS`."""
@@ -120,6 +121,8 @@ def look_at(acting: Annotated[Action, Depends(require_action("", asks_why=False)
         raise Invalid(errors=[FieldError("tenant", "must be an id")]) from None
     if not viewer.is_admin and shown not in viewer.tenants:
         raise NotAllowed("this action requires a key with the scope 'admin'")
+    if tenants.is_closed(shown):
+        raise TenantClosed("pages show no tenant that is being deleted")
     session = replace(viewer.session, shown=shown)
     if session.rules:
         operator_id = operators.enter_tenant(viewer.tenant_id, UUID(session.key_id), shown)

@@ -98,6 +98,7 @@ DONE: Final[Mapping[str, str]] = {
     "exporting": "The export is queued.",
     "held": "The hold is in force.",
     "released": "The hold is released.",
+    "corrected": "The hold is corrected.",
     "finishing": "The erasure is queued and can no longer be cancelled.",
     "entered": "The request is recorded.",
     "replayed": "Queued again: look at this page in a minute. Work that fails again becomes a new dead letter.",

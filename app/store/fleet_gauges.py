@@ -116,5 +116,5 @@ FROM schedules JOIN tenants USING (tenant_id) LEFT JOIN LATERAL (
     AND job.state->>'cut_short' IS NULL
   ORDER BY run.scheduled_for DESC LIMIT 1
 ) AS last ON true
-WHERE schedules.task = :task AND NOT schedules.paused
+WHERE schedules.task = :task AND NOT schedules.paused AND tenants.deletion_id IS NULL
 """)

@@ -55,6 +55,7 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
         connection.BACKLOG,
         f"{connection.NUDGE_PREFIX}{queues.DRAIN}",
         connection.TURNS,
+        connection.closed_key(tenant_id),
     ]
     endless = 2**40
     for start in range(0, len(bodies), PIPELINED):

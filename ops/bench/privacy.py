@@ -12,7 +12,7 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy.legal_hold import Scope
 from app.services.embedding.embed import embed_memories
 from app.services.enrichment.index import index_memories
-from app.services.erasure import execution, requests
+from app.services.erasure import execution, index_removal, requests
 from app.services.erasure.requests import ERASE, ErasureOptions
 from app.services.memories import memories
 from app.services.storage.memory_write import HIDE
@@ -172,7 +172,7 @@ def _expect(place: Place, statement: str, tenant_id: UUID, wanted: int) -> None:
 
 def _took(plan: Plan, tenant_id: UUID, kind: str, parameters: dict[str, Any]) -> float:
     """Return the seconds of running a job, and report its progress every few seconds."""
-    step = {HIDE: requests.run_hide_slice, ERASE: execution.run_slice, expiry.KIND: expiry.run_job_slice}[kind]
+    step = {HIDE: index_removal.run_hide_slice, ERASE: execution.run_slice, expiry.KIND: expiry.run_job_slice}[kind]
     state: dict[str, Any] = {}
     finished = False
     started = said = time.perf_counter()

@@ -158,6 +158,15 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     assert "Left over 0" not in page
     assert "2 under legal hold" in said(visitor.page("/privacy/erasures"))
     assert "No legal ground is stated" in said(visitor.page(f"/privacy/holds/{hold}"))
+    correction = {"ground": "archiving", "words": "the court's order of May"}
+    assert visitor.act(f"/privacy/holds/{hold}/correct", correction) == f"/privacy/holds/{hold}?done=corrected"
+    corrected = said(visitor.page(f"/privacy/holds/{hold}"))
+    for part in (
+        "Legal ground: archiving",
+        "Reason: the court's order of May",
+        "Before: no legal ground, reason: a test",
+    ):
+        assert part in corrected.replace("&#39;", "'")
     assert "Legal deadline in" in page
     assert "met by the partial answer" not in page
     visitor.act(f"/privacy/requests/{which}/partial")

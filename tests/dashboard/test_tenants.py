@@ -12,6 +12,7 @@ from app.clients.llm.responses import Usage
 from app.clients.redis.connection import BACKLOG, RING, stream_key
 from app.domain.policy.budget import BudgetState
 from app.domain.policy.policy import Budget, Policy
+from app.services.erasure import tenant_deletion
 from app.services.jobs import schedule
 from app.services.monitoring import tenant_comparison
 from app.services.tenants import budget, quota, tenants
@@ -20,6 +21,7 @@ from app.store.tenants import policies
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, said
 from tests.service import Service
+from tests.services.due_deletions import worked
 from tests.statements import watched
 from tests.waiting import PATIENCE_SECONDS
 
@@ -199,3 +201,23 @@ def test_it_gives_no_text(service: Service) -> None:
         "WHERE proname = 'tenants_abreast' ORDER BY 1"
     )
     assert types == [("bigint",), ("double precision",), ("uuid",), ("uuid[]",)]
+
+
+def test_a_tenant_that_is_being_deleted_is_marked_and_can_not_be_viewed(api: Api, visit: Visit) -> None:
+    other, _ = tenants.create("otter")
+    admin = visit("admin", "read")
+    admin.cookie = cookie_of(admin.send("/tenant", {"tenant": str(other.tenant_id)}))
+    assert admin.get("/search").status_code == 200
+    tenant_deletion.request(other.tenant_id, "otter", "key", 7)
+    html = admin.page("/tenants?name=otter")
+    assert "being deleted" in said(html)
+    assert "data is erased after" in said(html)
+    assert not re.search(rf'name="tenant" value="{other.tenant_id}"', html)
+    assert admin.get("/search").status_code == 403, "the session still names the tenant"
+    refused = admin.send("/tenant", {"tenant": str(other.tenant_id)})
+    assert refused.status_code == 403
+    api.service.rows("UPDATE jobs SET not_before = now(), claimed_until = now() WHERE kind = 'erase'")
+    worked(api.service)
+    admin.cookie = cookie_of(admin.send("/tenant", {"tenant": str(api.tenant.tenant_id)}))
+    assert "deleted" in said(admin.page(f"/tenants?name={other.tenant_id}"))
+    assert admin.get("/search").status_code == 200

@@ -26,6 +26,7 @@ SQL = {
     "app/store/tiers/tiers.py": "moves and restores",
     "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
     "app/store/tiers/row_deletion.py": "permanent deletion",
+    "app/store/erasure/whole_tenant.py": "rows of a tenant that is deleted",
     "app/store/erasure/hidden_memories.py": "hiding, and showing again",
     "app/store/privacy/holds.py": "external ids that a held memory gives up, and the next sweep after a release",
     "app/store/strength/states.py": "anchors, uses and due times",

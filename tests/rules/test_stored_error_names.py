@@ -48,6 +48,7 @@ NAMES = {
     "QueueReplaced",
     "SegmentLost",
     "StoreFailed",
+    "TenantClosed",
     "TokenRefused",
     "TooLarge",
     "Unavailable",

@@ -265,6 +265,7 @@ OTHERS = (
     ("contradiction_watermarks", "accepted_until", "now()"),
     ("operators", "operator_id, issuer, sub, name", "gen_random_uuid(), 'x', 'x', 'x'"),
     ("missing_links", "memory_id, named, kind, weight, reason", "gen_random_uuid(), 'x', 'x', 1, 'missing'"),
+    ("hold_changes", "hold_id, changed_by, reason", "gen_random_uuid(), 'x', 'x'"),
     ("subject_retention", "subject, category, keep_days, set_by", "'x', '', 1, 'x'"),
     ("ebbing_keys.owner_keys", "owner, wrapped", "'', ''"),
     ("ebbing_keys.record_keys", "key_id, owner, wrapped", "gen_random_uuid(), '', ''"),

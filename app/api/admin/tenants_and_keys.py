@@ -52,7 +52,10 @@ def create_tenant(caller: Admin, wanted: Annotated[NewTenant, Depends(json_body(
 
 @router.get("/tenants", summary="List tenants by name")
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Response:
-    """Return a page of tenants; continue with `next_cursor`."""
+    """Return a page of tenants with their `status`; continue with `next_cursor`.
+
+    A tenant is `active`, `being_deleted` from the request for its deletion on, or `deleted`: then its name is its id.
+    """
     return responses.page("tenants", tenants.list_tenants(NAME.decode(cursor) or "", limit), _tenant, NAME)
 
 
@@ -90,7 +93,8 @@ def revoke_key(caller: Admin, key_id: str) -> Response:
 
 
 def _tenant(tenant: Tenant) -> dict[str, object]:
-    return {"id": tenant.tenant_id, **asdict(tenant)}  # `tenant_id`: deprecated name of `id`
+    # `tenant_id`: deprecated name of `id`
+    return {"id": tenant.tenant_id, **asdict(tenant), "status": tenant.status}
 
 
 def _key(key: KeyRecord) -> dict[str, object]:

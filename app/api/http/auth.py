@@ -18,7 +18,7 @@ from starlette.types import Scope
 from app.api.http.query_parameters import refuse_unknown
 from app.api.http.request_body import header
 from app.domain.policy import api_keys
-from app.errors import NotAllowed, NotAuthenticated, Unavailable
+from app.errors import NotAllowed, NotAuthenticated, TenantClosed, Unavailable
 from app.services.tenants import tenants
 from app.services.transient_errors import is_transient
 from app.settings import settings
@@ -62,6 +62,7 @@ class KeyCache:
         Raises:
             NotAuthenticated: The key is missing or invalid.
             NotAllowed: The key lacks the scope.
+            TenantClosed: The key's tenant is being deleted.
             Unavailable: The key isn't cached and the database is down.
         """
         given = header(scope, b"authorization") or ""
@@ -80,6 +81,7 @@ class KeyCache:
 
         Raises:
             NotAuthenticated: The key is malformed or invalid.
+            TenantClosed: The key's tenant is being deleted.
             Unavailable: The key isn't cached and the database is down.
         """
         presented = api_keys.parse(token)
@@ -94,9 +96,15 @@ class KeyCache:
 
         Raises:
             NotAuthenticated: The key is no longer valid.
+            TenantClosed: The key's tenant is being deleted.
             Unavailable: The key isn't cached and the database is down.
         """
         return _caller(await self._key(key_id))
+
+    def forget(self, tenant_id: UUID) -> None:
+        """Look up a tenant's keys again at their next use."""
+        for key_id in [key_id for key_id, held in self._held.items() if held.key and held.key.tenant_id == tenant_id]:
+            self._held.pop(key_id, None)
 
     async def _key(self, key_id: str) -> KeyRecord | None:
         held = self._held.get(key_id)
@@ -132,6 +140,8 @@ class KeyCache:
 def _caller(key: KeyRecord | None) -> Caller:
     if key is None or key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)):
         raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
+    if key.tenant_is_closed:
+        raise TenantClosed("the tenant of this key is being deleted: its keys are valid again if that is cancelled")
     return Caller(key.tenant_id, key.key_id, key.scopes)
 
 

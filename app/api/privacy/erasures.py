@@ -19,7 +19,8 @@ from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import document_texts
-from app.store.erasure.requests import Erasure, HeldErasure
+from app.store.erasure.holds_in_scope import HeldErasure
+from app.store.erasure.requests import Erasure
 
 router = APIRouter(prefix="/v1/privacy/erasures", tags=["privacy"])
 
@@ -55,11 +56,12 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     asked = requests.read_options(given)
     if given.dry_run:
         known = describe_names(caller.tenant_id, asked.scope.subject)
-        new, matching = requests.preview(caller.tenant_id, asked)
+        new, matching, found = requests.preview(caller.tenant_id, asked)
         clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
-        held = describe_holds(caller.tenant_id, asked)
-        counts = {"memories": matching.memories, "already_hidden": matching.hidden, "held": matching.held}
-        return responses.answer(held | counts | clocks | known)
+        held = {"held": matching.held, "holds": [hold._asdict() for hold in found]}
+        return responses.answer(
+            held | {"memories": matching.memories, "already_hidden": matching.hidden} | clocks | known
+        )
     known = warn_unknown(caller.tenant_id, asked.scope.subject)
     new = requests.request(caller.tenant_id, asked, caller.key_id)
     return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Response
 
@@ -12,7 +13,7 @@ from app.api.http.cursors import Paged
 from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
 from app.api.privacy.near_names import warn_unknown
-from app.domain.privacy.legal_hold import NO_GROUND, HoldRelease, NewHold, parse_scope
+from app.domain.privacy.legal_hold import NO_GROUND, HoldCorrection, HoldRelease, NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
 
@@ -51,9 +52,23 @@ def get(caller: Guardian, hold_id: HoldId) -> Response:
     """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed.
 
     `waiting` counts the erasures that continue when the hold is released, and the memories that they then erase.
+    `changes` lists the corrections of its ground and reason, each with the values before it.
     """
     found, counts, waiting = legal_holds.get(caller.tenant_id, hold_id)
-    return responses.answer(_render(found) | counts._asdict() | {"waiting": waiting._asdict()})
+    changes = _render_changes(caller.tenant_id, hold_id)
+    return responses.answer(_render(found) | counts._asdict() | {"waiting": waiting._asdict()} | changes)
+
+
+@router.patch("/{hold_id}", summary="Correct the ground or the reason of a legal hold")
+def correct(
+    caller: Guardian, hold_id: HoldId, given: Annotated[HoldCorrection, Depends(json_body(HoldCorrection))]
+) -> Response:
+    """Add or correct the legal ground and the reason of a hold, in force or released; omitted fields remain.
+
+    `changes` lists each correction with the ground and the reason before it. Letters and reports state the new ground.
+    """
+    corrected = legal_holds.correct_hold(caller.tenant_id, hold_id, given, caller.key_id)
+    return responses.answer(_render(corrected) | _render_changes(caller.tenant_id, hold_id))
 
 
 @router.post("/{hold_id}/release", summary="Release a legal hold")
@@ -68,6 +83,11 @@ def release(
     """
     found, waiting = legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id, given.reason)
     return responses.answer(_render(found) | {"continued": waiting._asdict()})
+
+
+def _render_changes(tenant_id: UUID, hold_id: UUID) -> dict[str, Any]:
+    found = legal_holds.list_changes(tenant_id, [hold_id])
+    return {"changes": [responses.pick(each, "changed_at", "changed_by", "ground", "reason") for each in found]}
 
 
 def _warn_ground(given: NewHold) -> dict[str, str]:

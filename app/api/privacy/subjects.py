@@ -27,7 +27,7 @@ from app.domain.privacy.retention import NewRetention
 from app.domain.privacy.subject_names import SubjectSearch
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.memories import subjects
+from app.services.memories import identity_mentions, subjects
 from app.services.privacy import export_requests, subject_retention
 from app.store.privacy.subject_retention import SubjectPeriod
 
@@ -116,6 +116,13 @@ def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(
     `likeness` is `exact`, `case` (equal but for case and Unicode form), `spelling` (also but for accents, spaces and
     punctuation), `email` (the name before the @), `speaker` (memories about the subject have this speaker), `part` or
     `similar` (one or two letters differ). `complete` is false if the tenant has more subjects than a search compares.
+
+    `mentions` proposes subjects in whose texts rules detect this name of a person, or this street address, with the
+    number of such memories; `subject` is null for memories without one. Another person may be meant, so erasures and
+    exports don't include them. `mentions_complete` is false if only the latest 50,000 memories were compared.
     """
     found = subjects.search_subjects(caller.tenant_id, wanted.name, wanted.limit)
-    return responses.answer({"subjects": render_names(found.subjects), "complete": found.is_complete})
+    mentioned = identity_mentions.find_mentions(caller.tenant_id, wanted.name)
+    shown = {"subjects": render_names(found.subjects), "complete": found.is_complete}
+    proposed = [each._asdict() for each in mentioned.subjects[: wanted.limit]]
+    return responses.answer(shown | {"mentions": proposed, "mentions_complete": mentioned.is_complete})

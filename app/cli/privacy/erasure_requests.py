@@ -121,10 +121,11 @@ def report(
     if as_json:
         print_json(found)
         return
-    _print_report(found)
+    print_report(found)
 
 
-def _print_report(found: dict[str, Any]) -> None:
+def print_report(found: dict[str, Any]) -> None:
+    """Print the report of a finished erasure as text."""
     if counts := found.get("counts"):  # absent from servers of the version before
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
         outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""

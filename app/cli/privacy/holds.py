@@ -1,4 +1,4 @@
-"""`ebbing hold`: place, list, show and release legal holds, which block edits, merges, deletion and archiving."""
+"""`ebbing hold`: place, list, show, correct and release legal holds, which block edits and deletion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.domain.privacy.legal_hold import HOLD_GROUNDS, NO_GROUND
 router = typer.Typer(
     name="hold",
     cls=Commands,
-    help="Place, list, show and release legal holds.",
+    help="Place, list, show, correct and release legal holds.",
     no_args_is_help=True,
     epilog=examples(
         "ebbing hold place --subject orla --reason 'case 17'", "ebbing hold list", "ebbing hold release ID"
@@ -111,7 +111,7 @@ def place(
     else:
         typer.echo(f"hold {plain(found['id'])} covers {_many(found)}{later}")
     if ground is None:
-        advice = "to state one, place the hold again with --ground, then release this hold"
+        advice = f"to state one, use `ebbing hold correct {plain(placed['id'])} --ground …`"
         typer.echo(f"warning: {NO_GROUND}; {advice}", err=True)
 
 
@@ -137,7 +137,12 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     """Show a hold and the number of memories it currently covers."""
     found = call(url, "GET", _path(hold_id))
     shown = {"id": found["id"], "scope": _describe_scope(found), "covers": _many(found), "reason": found["reason"]}
-    shown["ground"] = (found.get("ground") or "not stated").replace("_", " ")
+    shown["ground"] = _ground(found)
+    for number, change in enumerate(found.get("changes", ()), start=1):  # absent from servers of the version before
+        before = f"ground {_ground(change)}, reason {change['reason']}"
+        shown[f"change {number}"] = (
+            f"{format_minute(change['changed_at'])} by key {change['changed_by']}; before: {before}"
+        )
     if _waiting(found):
         shown["blocks"] = _waiting(found)
     for did in ("placed", "released"):
@@ -146,6 +151,34 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     if found.get("release_reason"):
         shown["because"] = found["release_reason"]
     print_fields(found, shown, width=10, as_json=as_json)
+
+
+@router.command(
+    epilog=examples("ebbing hold correct ID --ground legal_claims", "ebbing hold correct ID --reason 'case 17, appeal'")
+)
+def correct(
+    hold_id: Id,
+    *,
+    ground: Annotated[
+        str | None,
+        typer.Option(
+            "--ground",
+            help=f"Legal ground for retaining the data (GDPR Art. 17(3)): "
+            f"{', '.join(f'`{name}`' for name in HOLD_GROUNDS)}; `none` if there is none.",
+        ),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason; must not name the subject.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add or correct the ground or the reason of a hold, in force or released. The values before are retained."""
+    body: dict[str, Any] = given(ground=ground, reason=reason)
+    if ground == "none":
+        body["ground"] = None
+    if not body:
+        raise CommandFailure("nothing to correct: give --ground, --reason or both", Code.USAGE)
+    done = call(url, "PATCH", _path(hold_id), json=body)
+    print_result(done, f"corrected hold {plain(done['id'])}: ground {_ground(done)}", as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing hold release ID", "ebbing hold release ID --reason 'case 17 is settled' --yes"))
@@ -182,6 +215,10 @@ def release(
     text = f"released hold {plain(done['id'])} at {format_minute(done['released_at'])}"
     waiting = _waiting(done, "continued")
     print_result(done, text + (f"; {waiting} now" if waiting else ""), as_json=as_json)
+
+
+def _ground(found: dict[str, Any]) -> str:
+    return (found.get("ground") or "not stated").replace("_", " ")
 
 
 def _ask_ground() -> str | None:

@@ -9,12 +9,13 @@ import typer
 
 from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, examples, plain, print_rows
+from app.cli.core.output import AsJson, Url, examples, plain, print_rows, print_table
 from app.cli.privacy.erasure_requests import router
 from app.cli.privacy.near_names import OTHER_ENCODING, warn_unknown
 from app.domain.privacy.subject_names import has_other_encoding
 
 PATH: Final = "/v1/privacy/subjects"
+_MENTIONED: Final = {"person_name": "a person of this name", "street_address": "this address"}
 _LIKENESS: Final = {
     "exact": "this name",
     "case": "other case or Unicode form",
@@ -35,7 +36,11 @@ def subjects(
     *,
     search: Annotated[
         str | None,
-        typer.Option("--search", help="Only subjects with this or a similar name; case and Unicode form don't matter."),
+        typer.Option(
+            "--search",
+            help="Only subjects with this or a similar name; case and Unicode form don't matter. "
+            "Memories that mention the name or the street address are proposed too.",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of subjects.")] = 100,
     url: Url = None,
@@ -51,6 +56,11 @@ def subjects(
     answer = call(url, "POST", f"{PATH}/search", json={"name": search, "limit": min(limit, 100)})
     near = [(each["subject"], each["memories"], _describe_match(search, each)) for each in answer["subjects"]]
     print_rows(answer, ["subject", "memories", "match"], near, right=["memories"], as_json=as_json)
+    mentions = answer.get("mentions", ())  # absent from servers of the version before
+    if mentions and not as_json:
+        typer.echo("\nMentioned in memories about other subjects (proposals; check who is meant):")
+        rows = [(each["subject"] or "(none)", each["memories"], _MENTIONED[each["kind"]]) for each in mentions]
+        print_table(["subject", "memories", "mentions"], rows, right=["memories"])
     if not answer["complete"]:
         typer.echo("not all subjects were compared, because there are too many: search for the exact name", err=True)
 

@@ -14,9 +14,13 @@ from app.domain.formatting import format_minute
 from app.domain.policy.api_keys import SCOPES
 
 router = typer.Typer()
-tenants = typer.Typer(cls=Commands, help="Create and list tenants.", no_args_is_help=True)
+tenants = typer.Typer(cls=Commands, help="Create, list and delete tenants.", no_args_is_help=True)
 keys = typer.Typer(cls=Commands, help="Create, list and revoke API keys.", no_args_is_help=True)
-router.add_typer(tenants, name="tenants", epilog=examples("ebbing tenants create acme", "ebbing tenants list"))
+router.add_typer(
+    tenants,
+    name="tenants",
+    epilog=examples("ebbing tenants create acme", "ebbing tenants list", "ebbing tenants delete ID --dry-run"),
+)
 router.add_typer(keys, name="keys", epilog=examples("ebbing keys create reader --scope read", "ebbing keys list"))
 
 
@@ -34,8 +38,11 @@ def create_tenant(
 def list_tenants(url: Url = None, as_json: AsJson = False) -> None:
     """List tenants by name."""
     found = fetch_list(url, "/v1/admin/tenants", "tenants")
-    rows = ((row["tenant_id"], row["name"], _moment(row.get("created_at"))) for row in found)
-    print_rows({"tenants": found}, ["tenant_id", "name", "created"], rows, as_json=as_json)
+    rows = (
+        (row["tenant_id"], row["name"], _moment(row.get("created_at")), row.get("status", "active").replace("_", " "))
+        for row in found
+    )
+    print_rows({"tenants": found}, ["tenant_id", "name", "created", "status"], rows, as_json=as_json)
 
 
 @keys.command("create", epilog=examples("ebbing keys create reader --scope read", "ebbing keys create nightly"))

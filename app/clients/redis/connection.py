@@ -68,6 +68,11 @@ def priming_key(tenant_id: UUID, session_digest: str) -> str:
     return f"{PREFIX}priming:{tenant_id}:{session_digest}"
 
 
+def closed_key(tenant_id: UUID) -> str:
+    """Return the key that exists while the queue refuses a tenant's requests because the tenant is being deleted."""
+    return f"{PREFIX}closed:{tenant_id}"
+
+
 def script(name: str) -> str:
     """Return the source of a Lua script of this package."""
     return resources.files("app.clients.redis").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ from app.clients.redis.connection import (
     SHARED_TURNS,
     STREAM_PREFIX,
     TURNS,
+    closed_key,
     connect,
     idempotency_key,
     script,
@@ -41,12 +42,14 @@ from app.clients.redis.memory_guard import MemoryGuard
 from app.clients.redis.script_batcher import BatchedScript
 from app.domain.ingest.envelope import Form, pack, read_count, replay_header, stream_fields
 from app.domain.turns import SHARED_SECONDS
-from app.errors import BacklogFull, Unavailable
+from app.errors import BacklogFull, TenantClosed, Unavailable
 from app.settings import settings
 
 NUDGE_MILLISECONDS = 1000
 # The flag exists while a nudge is in flight; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
+_CLOSED = -2
+"""First value of the ingest script's answer for a tenant that is being deleted."""
 SUSPECTS_A_TURN = 50
 RETRY_SECONDS = 2
 """`Retry-After` of a request over a limit, if the drain's speed isn't known or other tenants' requests decide."""
@@ -132,6 +135,7 @@ class StreamWriter:
         Raises:
             BacklogFull: The tenant's backlog limit is reached.
             Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
+            TenantClosed: The tenant is being deleted.
         """
         key_digest, outcome = idempotency or ("", "")
         entry = pack(base, memories, form, request_id, trace, body)
@@ -147,6 +151,8 @@ class StreamWriter:
             return AppendResult(nudge=bool(answer[2]), entry_id=answer[1].decode())
         if answer[0] == 0:
             return AppendResult(nudge=False, earlier=answer[1].decode())
+        if answer[0] == _CLOSED:
+            raise TenantClosed
         raise _refusal(answer[1].decode(), *answer[2:])
 
     async def _check_room(self, size: int) -> None:
@@ -166,6 +172,7 @@ def _accept_keys(tenant_id: UUID, key_digest: str) -> list[str]:
         BACKLOG,
         _NUDGE,
         TURNS,
+        closed_key(tenant_id),
     ]
 
 
@@ -234,6 +241,8 @@ def _append(
         raise as_unavailable(error) from None
     if answer[0] == 1:
         return bool(answer[2])
+    if answer[0] == _CLOSED:
+        raise TenantClosed
     raise _refusal(answer[1].decode(), *answer[2:])
 
 

@@ -75,8 +75,7 @@ def show_subject(acting: Asking, request: Request) -> Response:
     carried = None if given.request_id is None else request_log.get(acting.tenant_id, given.request_id)
     answered_by_erasure = carried is not None and carried.nature == "erasure"
     asked = ErasureOptions(requested_scope(given), request_id=given.request_id if answered_by_erasure else None)
-    new, matching = requests.preview(acting.tenant_id, asked)
-    _, found_holds = requests.find_holds(acting.tenant_id, asked)
+    new, matching, found_holds = requests.preview(acting.tenant_id, asked)
     near = subjects.find_near(acting.tenant_id, given.subject)
     return rendering.page(
         request,

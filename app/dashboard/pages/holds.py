@@ -1,4 +1,4 @@
-"""Legal holds: place them on a subject, a thread or memories; list and release them."""
+"""Legal holds: place them on a subject, a thread or memories; list, correct and release them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.dashboard import rendering
 from app.dashboard.access import Guarding, PrivacyViewer
 from app.dashboard.forms import read_as
 from app.dashboard.rendering import redirect_back
-from app.domain.privacy.legal_hold import HOLD_GROUNDS, IDS_MAX, NewHold, parse_scope
+from app.domain.privacy.legal_hold import HOLD_GROUNDS, IDS_MAX, HoldCorrection, NewHold, parse_scope
 from app.errors import FieldError, Invalid
 from app.services.privacy import legal_holds
 
@@ -45,7 +45,16 @@ def list_holds(
 def show_hold(viewer: PrivacyViewer, request: Request, hold_id: HoldId) -> Response:
     """Show a hold and the number of memories it covers now."""
     found, counts, waiting = legal_holds.get(viewer.tenant_id, hold_id)
-    return rendering.page(request, viewer, "privacy/hold", hold=found, counts=counts, waiting=waiting)
+    return rendering.page(
+        request,
+        viewer,
+        "privacy/hold",
+        hold=found,
+        counts=counts,
+        waiting=waiting,
+        changes=legal_holds.list_changes(viewer.tenant_id, [hold_id]),
+        grounds=HOLD_GROUNDS,
+    )
 
 
 @router.post("")
@@ -63,6 +72,18 @@ def place_hold(acting: Guarding) -> Response:
     acting.record("place_hold", acting.form["by"])
     placed = legal_holds.place_hold(acting.tenant_id, meant, given.reason, acting.key_id, given.ground)
     return redirect_back(f"/privacy/holds/{placed.hold_id}", "held")
+
+
+@router.post("/{hold_id}/correct")
+def correct_hold(acting: Guarding, hold_id: HoldId) -> Response:
+    """Add or correct the ground of a hold, and its reason if one is given."""
+    fields: dict[str, Any] = {"ground": _read_ground(acting.form.get("ground", ""))}
+    if words := acting.form.get("words", "").strip():
+        fields["reason"] = words
+    given = read_as(HoldCorrection, fields)
+    acting.record("correct_hold", hold_id)
+    legal_holds.correct_hold(acting.tenant_id, hold_id, given, acting.key_id)
+    return redirect_back(f"/privacy/holds/{hold_id}", "corrected")
 
 
 @router.post("/{hold_id}/release")

@@ -27,6 +27,7 @@ Action = Literal[
     "job_started",
     "hold_placed",
     "hold_released",
+    "hold_corrected",
     "tier_moved",
     "memories_deleted",
     "memories_restored",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -32,6 +32,8 @@ from app.errors import FieldError, Invalid
 
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
 Named = Literal["subject", "thread"]
+EVERYTHING: Final = Scope(after=datetime.min.replace(tzinfo=UTC))
+"""Scope of the deletion of a tenant: every memory, because no moment is earlier."""
 
 
 class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

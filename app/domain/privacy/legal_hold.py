@@ -82,6 +82,20 @@ class HoldRelease(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     reason: Annotated[str, msgspec.Meta(max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | None = None
 
 
+class HoldCorrection(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Correction of a legal hold, in force or released. Fields that are omitted remain.
+
+    Attributes:
+        ground: Legal ground for retaining the data, as for a new hold; null if there is none.
+        reason: The reason, 1 to 2,000 characters. It must not contain personal data.
+    """
+
+    ground: HoldGround | msgspec.UnsetType | None = msgspec.UNSET
+    reason: (
+        Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)] | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
 @precompile
 @dataclass(frozen=True, slots=True)
 class Scope:

@@ -31,11 +31,12 @@ STATED: Final = -3
 """The caller gave the memory's own time of expiry."""
 OF_SUBJECT: Final = -4
 """A period that was set for the memory's subject."""
-_OTHER_NAMES: Final = {
+OTHER_NAMES: Final = {
     CONVERSATION: parameters.ARCHIVED_CONVERSATIONS,
     STATED: parameters.STATED,
     OF_SUBJECT: parameters.OF_SUBJECT,
 }
+"""Names of the limits that aren't a category's, by value of `Expiry.category`."""
 
 Bits = npt.NDArray[np.int64]
 
@@ -186,7 +187,7 @@ def _days_until_risky(privacy: Privacy, pii: Floats, sensitivity: Floats) -> Flo
 
 def category_name(privacy: Privacy, category: int) -> str | None:
     """Return the name for a value of `Expiry.category`; None for `NO_CATEGORY`."""
-    return privacy.names[category] if category >= 0 else _OTHER_NAMES.get(category)
+    return privacy.names[category] if category >= 0 else OTHER_NAMES.get(category)
 
 
 def category_days(privacy: Privacy, category: int) -> float | None:

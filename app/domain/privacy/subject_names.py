@@ -40,7 +40,7 @@ class SubjectSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A search for a subject.
 
     Attributes:
-        name: The name, up to 512 characters; case and Unicode form don't matter.
+        name: The name, up to 512 characters; case and Unicode form don't matter. For `mentions`, a street address too.
         limit: Maximum number of subjects, 1 to 100.
     """
 

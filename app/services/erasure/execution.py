@@ -22,23 +22,23 @@ from uuid import UUID
 import structlog
 
 from app import failpoints, metrics, queues
-from app.clients.redis import stream_position
+from app.clients.redis import closed_tenants, stream_position
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import summary_refresh
-from app.services.erasure import batch
+from app.services.erasure import batch, mentions
 from app.services.erasure.plan import total_removed, write_plan
 from app.services.erasure.report import build_report, schedule_rewrites
 from app.services.erasure.requests import ERASE, adopt, get_or_404
 from app.services.erasure.steps import (
     STEP_SECONDS,
-    STEPS,
     Overtaken,
     is_waiting,
     names,
     next_step,
     step_transaction,
 )
+from app.services.erasure.tenant_steps import steps_for
 from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.tiers import pca_fitting
@@ -46,10 +46,11 @@ from app.store.consolidation import decayed_sources, hidden_supersessions, merge
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import batch as batch_rows
-from app.store.erasure import hidden_memories, request_backup, requests, residue, tombstones
+from app.store.erasure import hidden_memories, request_backup, requests, residue, tombstones, whole_tenant
 from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.privacy import anonymisation, holds, request_log
+from app.store.tenants import tenants
 
 TRIES: Final = 3
 """Maximum number of full passes over the plan while residue is found; after that an operator has to investigate."""
@@ -71,7 +72,7 @@ def run_slice(job: Job) -> Step:
     if combined is not None and combined.status == "running":
         erasure = combined
     if erasure.status in ("grace", "held"):
-        return _start(tenant_id, erasure_id)
+        return _start(tenant_id, erasure_id, is_tenant=erasure.whole_tenant)
     if erasure.status != "running":
         return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
     tries = job.state.get("tries", 1)
@@ -130,8 +131,10 @@ def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], unt
             return Step(processed, state, finished=False, counts=dict(counts))
 
 
-def _start(tenant_id: UUID, erasure_id: UUID) -> Step:
+def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Step:
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
+    if is_tenant:
+        closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
     cut = stream_position.stream_end(tenant_id)
@@ -168,6 +171,9 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         after: Id of the last merge whose summary earlier slices have rewritten or left unchanged.
     """
     retry_state = {"phase": "plan", "tries": tries}
+    if erasure.whole_tenant:
+        _enter_tenant(tenant_id, erasure)
+        return _write_plan(tenant_id, erasure, tries, [])
     if is_waiting(tenant_id, erasure.cut or "0-0"):
         return Step(0, retry_state | {"summary": after.hex}, finished=False)
     next_merge_id = _rewrite_summaries(tenant_id, erasure, after)
@@ -195,8 +201,20 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
         erasure = replace(erasure, aliases=aliases)
         tenant_counts.add(tx, tenant_id, tenant_counts.NONE.less(newly_hidden))
         failpoints.trigger("erasing.entered")
-    ids = _ledger_ids(tenant_id, erasure)
-    work_found = {name: step.find(tenant_id, erasure, ids) for name, step in STEPS.items()}
+    return _write_plan(tenant_id, erasure, tries, _ledger_ids(tenant_id, erasure))
+
+
+def _enter_tenant(tenant_id: UUID, erasure: Erasure) -> None:
+    """Enter the deletion of a tenant in the ledger, without the ids of its memories: all of them are erased."""
+    with database.tenant(tenant_id) as tx:
+        get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
+        entries: dict[UUID, list[UUID]] = {erasure.erasure_id: []}
+        tombstones.enter_in_ledger(tx, tenant_id, entries, {}, erasure.cut or "", whole_tenant=True)
+        failpoints.trigger("erasing.entered")
+
+
+def _write_plan(tenant_id: UUID, erasure: Erasure, tries: int, ids: list[UUID]) -> Step:
+    work_found = {name: step.find(tenant_id, erasure, ids) for name, step in steps_for(erasure).items()}
     singles = batch.plan_each(tenant_id, erasure, work_found) if erasure.is_batch else []
     with database.tenant(tenant_id) as tx:
         current = get_or_404(tx, tenant_id, erasure.erasure_id, locked=True)
@@ -246,7 +264,8 @@ def _erase(tenant_id: UUID, erasure: Erasure, state: dict[str, Any]) -> Step:
         state: Job state: the step, the position within the step, the rows removed so far, and the number of the pass.
     """
     name, ids = state["phase"], _ledger_ids(tenant_id, erasure)
-    position, removed_now = STEPS[name].erase(tenant_id, erasure, ids, state["at"], time.monotonic() + STEP_SECONDS)
+    step, until = steps_for(erasure)[name], time.monotonic() + STEP_SECONDS
+    position, removed_now = step.erase(tenant_id, erasure, ids, state["at"], until)
     removed = state["removed"] + removed_now
     if position is not None:
         return Step(
@@ -271,9 +290,9 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         held_ids = _held_ids(tx, tenant_id, erasure)
         ids = tombstones.erased_ids(tx, tenant_id, erasure.erasure_id)
     erased_ids = sorted(set(ids).difference(held_ids))
-    work_found = {name: step.find(tenant_id, erasure, erased_ids) for name, step in STEPS.items()}
+    work_found = {name: step.find(tenant_id, erasure, erased_ids) for name, step in steps_for(erasure).items()}
     counts = {name: each.count for name, each in work_found.items()}
-    mentions = retained_texts.find_possible(tenant_id, erasure)
+    named = mentions.find_named(tenant_id, erasure)
     shared = pca_fitting.list_shared_ids()
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
@@ -283,11 +302,13 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
         held_ids = _held_ids(tx, tenant_id, erasure)
         erased_ids = sorted(set(ids).difference(held_ids))
         request_backup.remove(tx, tenant_id, erasure.erasure_id)  # of an earlier pass, with the subject's name
-        residue_counts = counts | residue.counts(tx, tenant_id, erased_ids, erasure, shared)
+        residue_counts = counts | _count_residue(tx, tenant_id, erasure, erased_ids, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         has_residue = sum(residue_counts.values()) > 0
         if planned == executed:
-            remaining = residue.by_id(tx, tenant_id, ids) if held_ids or has_residue else {}
+            remaining = work_found["memories"].more["tables"] if erasure.whole_tenant else {}
+            if (held_ids or has_residue) and not erasure.whole_tenant:
+                remaining = residue.by_id(tx, tenant_id, ids)
             erasure = replace(erasure, executed=total_removed(erasure, work_found, remaining))
             requests.set_fields(tx, tenant_id, erasure.erasure_id, executed=erasure.executed)
         if has_residue or planned != executed:
@@ -301,25 +322,59 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             state = {"phase": "plan", "tries": tries + 1}
             return Step(0, state, finished=False, notes=("residue was found: the plan is made and executed again",))
         if held_ids and not erasure.is_batch:
-            report = {"memories": len(erased_ids), "left": residue_counts, "mentions": mentions}
+            report = {"memories": len(erased_ids), "left": residue_counts, "named": named}
             return _hold(tx, tenant_id, erasure, held_ids, **report)
-        now = database.now(tx)
-        finished = batch.settle(tx, tenant_id, erasure, held_ids) if erasure.is_batch else [erasure]
-        count = 1 if erasure.is_batch else len(ids)
-        reports = build_report(tx, tenant_id, finished, memories=count, left=residue_counts, now=now, mentions=mentions)
-        rewrite_by = schedule_rewrites(tx, tenant_id, finished, now)
-        anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
-        request_log.store_answer(tx, tenant_id, list(reports), "done")
-        for each in finished:
-            details = {"erasure": str(each.erasure_id), "law": each.kind}
-            erased = each.scope.memory_ids or () if erasure.is_batch else ids
-            subject = each.scope.subject
-            entry = audit.append(tx, tenant_id, "erasure_verified", ids=erased, subject=subject, details=details)
-            reports[each.erasure_id]["audit"] = {"entry": entry.seq, "hash": entry.hash.hex()}
-        requests.finish(tx, tenant_id, reports, now, rewrite_by)
-        if erasure.is_batch:
-            batch_rows.close(tx, tenant_id, erasure.erasure_id)
+        _finish(tx, tenant_id, erasure, held_ids, ids, left=residue_counts, named=named)
     return Step(0, {}, finished=True, notes=("verified: no residue was found",))
+
+
+def _count_residue(
+    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, erased_ids: list[UUID], shared: list[int]
+) -> dict[str, int]:
+    """Count what is left in the tables; of a tenant, in every table that the catalogue lists."""
+    found = residue.counts(tx, tenant_id, erased_ids, erasure, shared)
+    return found | (whole_tenant.count_left(tx, tenant_id, erasure.erasure_id) if erasure.whole_tenant else {})
+
+
+def _finish(
+    tx: database.Transaction, tenant_id: UUID, erasure: Erasure, held_ids: list[UUID], ids: list[UUID], **found: Any
+) -> None:
+    """Mark an erasure, or the deletions of a batch, as verified, and write the reports.
+
+    Args:
+        held_ids: Memories under legal hold, whose deletions leave the batch.
+        ids: The erased memories.
+        found: Further arguments of `build_report`.
+    """
+    now = database.now(tx)
+    finished = batch.settle(tx, tenant_id, erasure, held_ids) if erasure.is_batch else [erasure]
+    count = 1 if erasure.is_batch else len(ids)
+    if erasure.whole_tenant:
+        count = sum(step["removed"] for step in erasure.executed if step["step"] == "memories")
+    reports = build_report(tx, tenant_id, finished, memories=count, now=now, **found)
+    rewrite_by = schedule_rewrites(tx, tenant_id, finished, now)
+    anonymisation.delete_counts(tx, tenant_id, tombstones.names_of(tx, tenant_id, erasure.erasure_id).values())
+    request_log.store_answer(tx, tenant_id, list(reports), "done")
+    if erasure.whole_tenant:
+        _leave_tombstone(tx, tenant_id)
+    for each in finished:
+        details = {"erasure": str(each.erasure_id), "law": each.kind}
+        erased = each.scope.memory_ids or () if erasure.is_batch else ids
+        items, subject = count if erasure.whole_tenant else None, each.scope.subject
+        entry = audit.append(
+            tx, tenant_id, "erasure_verified", ids=erased, items=items, subject=subject, details=details
+        )
+        reports[each.erasure_id]["audit"] = {"entry": entry.seq, "hash": entry.hash.hex()}
+    requests.finish(tx, tenant_id, reports, now, rewrite_by)
+    if erasure.is_batch:
+        batch_rows.close(tx, tenant_id, erasure.erasure_id)
+
+
+def _leave_tombstone(tx: database.Transaction, tenant_id: UUID) -> None:
+    """Leave what remains of a deleted tenant: its id, and the dates and answers of its request log."""
+    whole_tenant.settle_requests(tx, tenant_id)
+    whole_tenant.replace_subject_key(tx, tenant_id, os.urandom(32))
+    tenants.leave_tombstone(tx, tenant_id)
 
 
 def _hold(tx: database.Transaction, tenant_id: UUID, erasure: Erasure, held: list[UUID], **report: Any) -> Step:

@@ -9,11 +9,31 @@ from app.domain.privacy.audit_chain import Detail
 from app.domain.privacy.erasure import MentionReview
 from app.errors import Conflict, FieldError, Invalid
 from app.services.erasure.requests import get_or_404
+from app.services.erasure.steps import names
+from app.services.memories import identity_mentions
 from app.services.privacy import retained_texts
 from app.services.privacy.retained_texts import MentionText
 from app.services.security import audit
 from app.store.core import database
 from app.store.erasure import requests
+from app.store.erasure.requests import Erasure
+
+
+def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
+    """Find what may name an erased person outside the erasure's scope, for its report.
+
+    Returns:
+        `mentions`: places of operators' texts with a part of the person's names; see `retained_texts.find_possible`.
+        `mentioned`: numbers of visible memories in which rules detect the person's name, and of their subjects. Both
+        are None unless the erasure covers a person.
+    """
+    subject = names(erasure).get("subject")
+    mentioned = None
+    if subject is not None:
+        found = identity_mentions.find_mentions(tenant_id, subject, but=subject)
+        memories = sum(each.memories for each in found.subjects)
+        mentioned = {"memories": memories, "subjects": len(found.subjects), "complete": found.is_complete}
+    return {"mentions": retained_texts.find_possible(tenant_id, erasure), "mentioned": mentioned}
 
 
 def list_mentions(tenant_id: UUID, erasure_id: UUID) -> list[MentionText]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.services.erasure.steps import STEPS, StepCount
+from app.services.erasure.steps import StepCount
+from app.services.erasure.tenant_steps import steps_for
 from app.store.erasure.requests import Erasure
 
 
@@ -20,11 +21,11 @@ def write_plan(found: Mapping[str, StepCount], previous: Erasure) -> list[dict[s
     """
     planned = {step["step"]: step for step in previous.plan or ()}
     executed = {step["step"]: step for step in previous.executed}
-    plan = []
+    steps, plan = steps_for(previous), []
     for name, step in found.items():
         earlier_entry = planned.get(name, {})
         executed_step = executed.get(name, {"removed": earlier_entry.get("earlier", 0)})
-        entry: dict[str, Any] = {"step": name, "store": STEPS[name].store, "method": STEPS[name].method}
+        entry: dict[str, Any] = {"step": name, "store": steps[name].store, "method": steps[name].method}
         # Data that an unfinished pass found and removed is counted in that pass's plan but in no executed step.
         entry["found"] = max(earlier_entry.get("found", 0), executed_step["removed"] + step.count)
         entry |= step.more

@@ -15,22 +15,26 @@ from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
 from app.services.erasure.requests import get
 from app.services.erasure.residual_copies import RECIPIENTS_GO, describe_backups, list_copies
-from app.services.erasure.steps import STEPS
+from app.services.erasure.tenant_retained import RETAINED
+from app.services.erasure.tenant_steps import steps_for
 from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
 from app.software_version import software_version
 from app.store.core import database
 from app.store.erasure import recipients, tombstones
+from app.store.erasure.recipients import HoldAuthors
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
-from app.store.privacy import anonymisation, audit_entries, deadlines, request_log
+from app.store.privacy import anonymisation, audit_entries, deadlines, hold_changes, request_log
+from app.store.privacy.hold_changes import HoldChange
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
-_CASE_UNTIL: Final = "the tenant is removed"
+_CASE_UNTIL: Final = "the tenant is deleted"
+_UNLIMITED: Final = "the installation is deleted; the key of the digests is destroyed with the tenant"
 _CITED: Final[dict[Law, tuple[str, str]]] = {
     "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{RECIPIENTS_GO} (GDPR Art. 19)"),
     "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{RECIPIENTS_GO} (11 CCR 7022)"),
@@ -56,8 +60,8 @@ def build_report(
     memories: int,
     left: Mapping[str, int],
     now: datetime,
+    named: Mapping[str, Any],
     held: Sequence[UUID] = (),
-    mentions: Mapping[str, Any] | None = None,
 ) -> dict[UUID, dict[str, Any]]:
     """Return the reports, by id, of erasures that are done, or done except for memories under legal hold.
 
@@ -67,7 +71,7 @@ def build_report(
         left: Rows found by the final scan, by step or table.
         now: End of the pass.
         held: Memories under legal hold.
-        mentions: Places of texts that contain a part of the erased person's name.
+        named: What may name the erased person outside the scope, by `mentions.find_named`.
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values())
@@ -89,10 +93,11 @@ def build_report(
     reports = {}
     for erasure in erasures:
         delays = _list_delays(tx, tenant_id, erasure, holding)
-        report: dict[str, Any] = {"cut": erasure.cut, "scope": scope_name(erasure.scope)}
-        report |= {"texts_redacted": erasure.texts_redacted, "mentions": mentions}
+        scope = "tenant" if erasure.whole_tenant else scope_name(erasure.scope)
+        report: dict[str, Any] = {"cut": erasure.cut, "scope": scope}
+        report |= {"texts_redacted": erasure.texts_redacted, **named}
         report["stores"] = _stores(erasure, left, now)
-        report["kept"] = _describe_holds(holding, delays) + retained
+        report["kept"] = list(RETAINED) if erasure.whole_tenant else _describe_holds(holding, delays) + retained
         report["holds"] = [delay._asdict() for delay in delays]
         current = [hold.hold_id for hold in holding]
         report["passes"] = add_pass(erasure.report, erasure.started_at, now, memories, len(held), current)
@@ -118,10 +123,10 @@ def schedule_rewrites(
 def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[dict[str, Any]]:
     """Return a row for each planned step, and for each table with rows of the memories, summed over all passes."""
     executed = {each["step"]: each for each in erasure.executed}
-    rows: list[dict[str, Any]] = []
+    steps, rows = steps_for(erasure), list[dict[str, Any]]()
     for planned in erasure.plan or ():
         step = planned["step"]
-        work = STEPS[step]
+        work = steps[step]
         executed_step = executed.get(step, {"removed": 0})
         row = {
             "store": work.store,
@@ -195,7 +200,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
             "what": "ids of erased memories, a keyed digest of the name, and the last stream position covered",
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
-            "until": "the tenant is removed",
+            "until": _UNLIMITED,
             "code": "tombstones",
         },
         {
@@ -203,7 +208,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
             "count": None,
             "ground": "proof of the erasure: they contain dates, numbers, the ids of the request, of holds and of "
             "API keys, and digests of the memories' ids and of the subject's name, but no text and no name",
-            "until": "the tenant is removed",
+            "until": _UNLIMITED,
             "code": "audit",
         },
         {
@@ -240,7 +245,10 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)
         ended = find_grace_end(tx, tenant_id, erasure)
-        texts = _list_operator_texts(tx, tenant_id, erasure.report, logged)
+        hold_ids = list(read_delays(erasure.report))
+        authors = recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []
+        changes = hold_changes.list_changes(tx, tenant_id, hold_ids) if hold_ids else []
+        texts = _list_operator_texts(authors, changes, logged)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -272,12 +280,24 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "operator_texts": texts,
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **_cite_law(erasure.report, erasure.kind, is_logged=logged is not None),
+        **_cite_law(_correct_grounds(erasure.report, authors), erasure.kind, is_logged=logged is not None),
     }
 
 
+def _correct_grounds(report: Mapping[str, Any], authors: Sequence[HoldAuthors]) -> dict[str, Any]:
+    """Return a report with the grounds of legal holds as they are now."""
+    grounds = {str(each.hold_id): each.ground for each in authors}
+    kept = [
+        row | {"values": row["values"] | {"ground": grounds[row["values"]["hold"]]}}
+        if row.get("code") == "held" and row["values"]["hold"] in grounds
+        else row
+        for row in report["kept"]
+    ]
+    return {**report, "kept": kept}
+
+
 def _list_operator_texts(
-    tx: database.Transaction, tenant_id: UUID, report: Mapping[str, Any], logged: PrivacyRequest | None
+    authors: Sequence[HoldAuthors], changes: Sequence[HoldChange], logged: PrivacyRequest | None
 ) -> list[dict[str, Any]]:
     """List the reasons that operators wrote about this erasure: who wrote each, when, and until when it is retained."""
     texts: list[dict[str, Any]] = []
@@ -291,14 +311,17 @@ def _list_operator_texts(
                 "until": f"{KEPT_MONTHS} months after the answer",
             }
         )
-    hold_ids = list(read_delays(report))
-    for each in recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []:
+    for each in authors:
         shared = {"hold": str(each.hold_id), "until": _CASE_UNTIL}
         placed = {"by": each.placed_by, "at": each.placed_at}
         texts.append({"what": "reason of the legal hold", "code": "hold"} | placed | shared)
         if each.has_release_reason:
             released = {"by": each.released_by, "at": each.released_at}
             texts.append({"what": "reason of the hold's release", "code": "release"} | released | shared)
+    for change in changes:
+        corrected = {"by": change.changed_by, "at": change.changed_at, "until": _CASE_UNTIL}
+        what = {"what": "correction of the legal hold", "code": "correction", "hold": str(change.hold_id)}
+        texts.append(what | corrected)
     return texts
 
 

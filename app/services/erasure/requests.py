@@ -5,16 +5,14 @@ Matching memories are hidden before the request returns and erased after the gra
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
 from app.clients.redis.stream import backlog
-from app.domain.jobs import Job, Step
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
 from app.domain.privacy.case_details import check_legal_basis
@@ -25,6 +23,7 @@ from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.domain.privacy.requests import PrivacyRequest
 from app.errors import Conflict, Unavailable, require_found
 from app.services.consolidation import supersession_restore
+from app.services.erasure import index_removal
 from app.services.privacy import recorded_requests
 from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit
@@ -32,20 +31,19 @@ from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_notes, queue_removal
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
-from app.store.embedding import embeddings
-from app.store.enrichment import scores, word_index, work_queue
+from app.store.enrichment import scores, work_queue
 from app.store.enrichment.work_queue import NIL
-from app.store.erasure import hidden_memories, requests
-from app.store.erasure.requests import Erasure, HoldInScope, Matching
+from app.store.erasure import hidden_memories, holds_in_scope, requests
+from app.store.erasure.holds_in_scope import HoldInScope
+from app.store.erasure.requests import Erasure, Matching
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
 from app.store.memories.tenant_counts import TierCounts
 from app.store.privacy import holds, request_log
+from app.store.tenants import tenants
 from app.store.tiers import tier_moves
 
 ERASE: Final = "erase"
-ROWS: Final = 500
-STEP_SECONDS: Final = 2.0
 _NOTHING: Final = Scope()
 
 
@@ -95,8 +93,16 @@ def read_options(given: NewErasure) -> ErasureOptions:
     )
 
 
-def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
-    """Return the erasure that a request would create and the number of matching memories, without writing anything.
+class Preview(NamedTuple):
+    """The erasure that a request would create, the matching memories, and the legal holds on them."""
+
+    erasure: Erasure
+    matching: Matching
+    holds: list[HoldInScope]
+
+
+def preview(tenant_id: UUID, asked: ErasureOptions) -> Preview:
+    """Return what a request would create and cover, without writing anything.
 
     Raises:
         Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
@@ -107,16 +113,20 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> tuple[Erasure, Matching]:
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
         entry = recorded_requests.find_entry(tx, tenant_id, _origin(asked))
-        return _new(database.now(tx), asked, "nobody", entry), requests.count(tx, tenant_id, scope)
+        return Preview(_new(database.now(tx), asked, "nobody", entry), *_find_matching(tx, tenant_id, scope))
 
 
 def find_holds(tenant_id: UUID, asked: ErasureOptions) -> tuple[int, list[HoldInScope]]:
     """Return the number of memories under legal hold in a requested erasure's scope, and the holds."""
     with database.tenant(tenant_id) as tx:
-        scope = _kept_as(tx, tenant_id, asked.scope)
-        matching = requests.count(tx, tenant_id, scope)
-        held = matching.held + matching.hidden_held
-        return held, requests.holds_in(tx, tenant_id, scope) if held else []
+        matching, found = _find_matching(tx, tenant_id, _kept_as(tx, tenant_id, asked.scope))
+    return matching.held + matching.hidden_held, found
+
+
+def _find_matching(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> tuple[Matching, list[HoldInScope]]:
+    matching = requests.count(tx, tenant_id, scope)
+    is_held = matching.held + matching.hidden_held > 0
+    return matching, holds_in_scope.holds_in(tx, tenant_id, scope) if is_held else []
 
 
 def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasure:
@@ -149,6 +159,8 @@ def create(
 ) -> Erasure:
     """Insert an erasure in its grace period and hide its memories; nudge `queues.RIGHTS_TICK` after the commit.
 
+    The deletion of a tenant closes the tenant instead.
+
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
         new: The erasure, with its dates.
@@ -157,15 +169,20 @@ def create(
         replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
     """
     requests.add(tx, tenant_id, new)
-    hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
-    hidden_supersessions.hide_supersessions(
-        tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)
-    )
-    new = replace(new, hidden=hidden_now)
-    queue_removal(tx, tenant_id, new.erasure_id)
-    if logged is not None:
+    if new.whole_tenant:  # its keys are refused, so nothing has to be hidden
+        tenants.close(tx, tenant_id, new.erasure_id, new.erase_after)
+        counts = tenant_counts.NONE
+    else:
+        hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
+        hidden_supersessions.hide_supersessions(
+            tx, tenant_id, new.erasure_id, hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)
+        )
+        new = replace(new, hidden=hidden_now)
+        queue_removal(tx, tenant_id, new.erasure_id)
+    if new.whole_tenant or logged is not None:
         parameters = {"erasure_id": str(new.erasure_id)}
         jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+    if logged is not None:
         request_log.put(tx, tenant_id, logged)
     apply_counts(tx, tenant_id, counts)
     _insert(tx, tenant_id, new, replayed=replayed)
@@ -212,7 +229,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # includes the memory's summaries
-    _take_out(tx, tenant_id, ids)
+    index_removal.take_out(tx, tenant_id, ids)
     hidden_supersessions.hide_supersessions(tx, tenant_id, new.erasure_id, ids)
     apply_counts(tx, tenant_id, counts)
     deletion = replace(new, hidden=hidden_now)
@@ -300,32 +317,6 @@ def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
             jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure.erasure_id)}, lone=False)
 
 
-def run_hide_slice(job: Job) -> Step:
-    """Remove hidden memories from the indexes and from their neighbours' context, for a few seconds."""
-    erasure_id, after = UUID(job.parameters["erasure_id"]), UUID(job.state.get("after", str(NIL)))
-    until, processed = time.monotonic() + STEP_SECONDS, 0
-    while True:
-        with database.tenant(job.tenant_id) as tx:
-            ids = hidden_memories.page_hidden(tx, job.tenant_id, erasure_id, after, ROWS)
-            if ids:
-                _take_out(tx, job.tenant_id, ids)
-        processed += len(ids)
-        if not ids:
-            queues.nudge(queues.EMBED_MEMORIES)
-            return Step(processed, {}, finished=True)
-        after = ids[-1]
-        if time.monotonic() >= until:
-            return Step(processed, {"after": str(after)}, finished=False)
-
-
-def _take_out(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> None:
-    """Remove hidden memories from the indexes, and queue neighbours with these memories in context for embedding."""
-    hidden_memories.save_vectors(tx, tenant_id, ids)
-    neighbours = embeddings.remove(tx, tenant_id, ids)
-    word_index.remove(tx, tenant_id, ids)
-    work_queue.add(tx, [work_queue.EMBED], tenant_id, sorted(neighbours.difference(ids)))
-
-
 def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:
     """Return an erasure within a transaction, with its row locked if `locked`.
 
@@ -346,8 +337,8 @@ def get(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         return get_or_404(tx, tenant_id, lookup.resolve_erasure(tx, tenant_id, erasure_id))
 
 
-find_held = database.in_tenant(requests.find_held)
-"""Return the legal holds on the hidden memories of erasures, by erasure; see `store.erasure.requests.find_held`."""
+find_held = database.in_tenant(holds_in_scope.find_held)
+"""Return the legal holds on the hidden memories of erasures; see `store.erasure.holds_in_scope.find_held`."""
 
 
 page = database.in_tenant(requests.page)
@@ -377,6 +368,8 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         fields: dict[str, Any] = {"status": "cancelled", "cancelled_at": now, "scope": {}, "reason": None}
         requests.set_fields(tx, tenant_id, erasure_id, **fields)
         unhidden = hidden_memories.unhide(tx, tenant_id, erasure_id)
+        if erasure.whole_tenant:
+            tenants.reopen(tx, tenant_id)
         supersession_restore.restore_for_erasure(tx, tenant_id, erasure_id)
         hidden_again = hide_matching(tx, tenant_id, unhidden.ids, also_by_id=True)
         active = hidden_memories.active_among(tx, tenant_id, unhidden.ids)

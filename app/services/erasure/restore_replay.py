@@ -16,7 +16,7 @@ import structlog
 from app import failpoints
 from app.domain.jobs import Job
 from app.domain.privacy.audit_chain import CLI, Detail
-from app.domain.privacy.erasure import Named, digest
+from app.domain.privacy.erasure import EVERYTHING, Named, digest
 from app.domain.privacy.legal_hold import Scope
 from app.errors import EbbingError, NotReplayed
 from app.services.erasure import execution
@@ -31,6 +31,7 @@ from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup, requests, tombstones
 from app.store.erasure.ledger import LedgerEntry, ReplayStatus
 from app.store.erasure.requests import Erasure
+from app.store.memories import tenant_counts
 from app.store.privacy import holds, retained_texts
 from app.store.privacy.holds import Hold
 from app.store.tenants import tenants
@@ -68,15 +69,19 @@ class _Match:
 
     Attributes:
         backup: The erasure as the key store has it, if a legal hold retains some of its memories.
+        whole_tenant: The entry deletes the tenant.
     """
 
     scope: Scope
     ids: list[UUID]
     there: Erasure | None
     backup: Erasure | None = None
+    whole_tenant: bool = False
 
     @property
     def is_nothing(self) -> bool:
+        if self.whole_tenant:
+            return self.there is not None and self.there.status not in _OPEN
         is_by_ids = self.scope.conditions().keys() <= {"memory_ids"}
         return is_by_ids and not self.ids and (self.there is None or self.there.status not in _OPEN)
 
@@ -218,10 +223,16 @@ def _hide(entry: LedgerEntry) -> _Match:
         now = database.now(tx)
         if match.there is None:
             new = Erasure(entry.erasure_id, "user", "running", match.scope, None, now, CLI, None, now)
+            new = replace(new, whole_tenant=entry.whole_tenant)
             if match.backup is not None:
                 new = replace(match.backup, status="running", batch_id=None)
             requests.add(tx, entry.tenant_id, new)
-        hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, Scope(memory_ids=match.ids), requested=match.scope)
+        hidden, counts = 0, tenant_counts.NONE
+        if entry.whole_tenant:
+            tenants.close(tx, entry.tenant_id, entry.erasure_id, now)
+        else:
+            by_id = Scope(memory_ids=match.ids)
+            hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, by_id, requested=match.scope)
         # For good: a running erasure can't be cancelled, and memories under a legal hold stay hidden.
         hidden_supersessions.hide_supersessions(tx, entry.tenant_id, entry.erasure_id, match.ids)
         hidden_supersessions.discard_hidden(tx, entry.tenant_id, [entry.erasure_id])
@@ -253,7 +264,9 @@ def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
     erasure = requests.get(tx, entry.tenant_id, entry.erasure_id, locked=True)
     backup = request_backup.get(tx, entry.tenant_id, entry.erasure_id)
     ids = set(ledger.still_there(tx, entry.tenant_id, entry.memory_ids))
-    if erasure is not None and erasure.status in _OPEN:
+    if entry.whole_tenant:
+        scope = EVERYTHING
+    elif erasure is not None and erasure.status in _OPEN:
         scope = erasure.scope  # the request's own conditions, which are more specific than the ledger entry
     elif backup is not None:
         scope = backup.scope  # the ledger doesn't list the memories under a legal hold
@@ -265,7 +278,7 @@ def _find(tx: database.Transaction, entry: LedgerEntry) -> _Match:
         ids.update(requests.ids(tx, entry.tenant_id, probe, held=held))
     ids.update(merges.list_summaries(tx, entry.tenant_id, sorted(ids)))
     ids.update(decayed_sources.list_summaries(tx, entry.tenant_id, scope))
-    return _Match(scope, sorted(ids), erasure, backup)
+    return _Match(scope, sorted(ids), erasure, backup, entry.whole_tenant)
 
 
 def _named_scope(tx: database.Transaction, entry: LedgerEntry) -> Scope | None:

@@ -20,7 +20,8 @@ from app.clients.redis import stream_position
 from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.erasure import Named, digest, is_whole
-from app.services.erasure.requests import ROWS, get_or_404
+from app.services.erasure.index_removal import ROWS
+from app.services.erasure.requests import get_or_404
 from app.services.notes import note_erasure
 from app.services.privacy import export_requests, retained_texts
 from app.services.security import audit, encryption_keys

@@ -19,6 +19,7 @@ from app.services.security import audit
 from app.store.core import database
 from app.store.jobs import jobs, overlong_leases
 from app.store.jobs.jobs import JobView
+from app.store.tenants import tenants
 
 # Maximum number of jobs per lane that are sent or running, over all tenants. A lane has one process: with two jobs, the
 # slices of each would wait for the other's, and beat's ticks would expire unread behind both.
@@ -106,9 +107,16 @@ def send_jobs() -> int:
 
 
 def end_overlong_leases_and_send() -> int:
-    """End leases that a step of the database's clock has made overlong, then send jobs as `send_jobs` does."""
+    """End overlong leases, continue deletions of tenants whose job has failed, then send jobs as `send_jobs` does.
+
+    A step of the database's clock makes leases overlong. Nights continue other erasures, but a tenant that is being
+    deleted has no nights.
+    """
     with database.shared() as tx:
         ended = overlong_leases.end_overlong(tx)
+        for tenant_id, deletion_id in tenants.list_stalled_deletions(tx):
+            log.warning("tenant_deletion_continued", tenant=str(tenant_id), deletion=str(deletion_id))
+            jobs.add(tx, uuid4(), tenant_id, "erase", {"erasure_id": str(deletion_id)}, lone=False)
     if ended:
         log.warning("leases_overlong", leases=ended)
     return send_jobs()

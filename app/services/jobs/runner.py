@@ -19,7 +19,7 @@ from app.domain.jobs import Job, Step
 from app.errors import EbbingError, stored_name
 from app.services.consolidation import approval, consolidation_run, summary_refresh
 from app.services.embedding import reembed, tenant_indexes
-from app.services.erasure import execution, requests
+from app.services.erasure import execution, index_removal, requests
 from app.services.evaluation import self_tests
 from app.services.jobs import backpressure, lease, queue
 from app.services.jobs.lease import LEASE_SECONDS
@@ -76,7 +76,7 @@ KINDS: dict[str, JobKind] = {
     cold_storage.KIND: JobKind(cold_storage.run_job_slice),
     cold_restore.KIND: JobKind(cold_restore.run_job_slice),
     segment_compaction.KIND: JobKind(segment_compaction.run_job_slice),
-    HIDE: JobKind(requests.run_hide_slice),
+    HIDE: JobKind(index_removal.run_hide_slice),
     requests.ERASE: JobKind(execution.run_slice),
     expiry.KIND: JobKind(expiry.run_job_slice),
     export_requests.KIND: JobKind(export_job.run_job_slice),

@@ -1,4 +1,4 @@
-"""Place, list and release legal holds.
+"""Place, list, correct and release legal holds.
 
 The memories that a hold covers can't be deleted, merged, edited or moved to a lower tier.
 """
@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from msgspec import UNSET, UnsetType
+
 from app.clients.redis.stream import backlog
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
-from app.domain.privacy.legal_hold import HoldGround, Scope
+from app.domain.privacy.legal_hold import HoldCorrection, HoldGround, Scope
 from app.errors import Conflict, FieldError, Invalid, Unavailable, require_found
 from app.services.erasure import requests
 from app.services.privacy import retained_texts
@@ -22,8 +24,9 @@ from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.jobs import jobs
 from app.store.memories import links
-from app.store.privacy import holds
+from app.store.privacy import hold_changes, holds
 from app.store.privacy.holds import Hold, HoldCounts, WaitingErasures
+from app.store.tenants import tenants
 
 KIND: Final = "release"
 ROWS: Final = 5000
@@ -40,12 +43,16 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
 
     Raises:
         Invalid: Some ids don't match any memory of this tenant.
+        Conflict: The tenant is being deleted.
         Unavailable: A memory is still in the queue.
     """
     ids = meant.memory_ids or []
     missing: list[UUID] = []
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
+        tenant = tenants.get(tx, tenant_id)
+        if tenant is not None and tenant.deletion_id is not None:
+            raise Conflict("this tenant is being deleted: cancel the deletion before you place a hold")
         if ids:
             stored = links.resolve_ids(tx, tenant_id, ids)  # the lock prevents removal of these memories
             missing = [memory_id for memory_id in ids if memory_id not in stored]
@@ -121,6 +128,34 @@ def release_hold(
         requests.queue_waiting(tx, tenant_id)
         audit_hold(tx, tenant_id, "hold_released", hold, released_by)
         return _get_or_404(tx, tenant_id, hold_id), waiting
+
+
+def correct_hold(tenant_id: UUID, hold_id: UUID, given: HoldCorrection, changed_by: str) -> Hold:
+    """Add or correct the ground and the reason of a hold, in force or released. The values before are retained.
+
+    Letters and reports that are read from now on state the new ground. Repeating a correction changes nothing.
+
+    Raises:
+        NotFound: This tenant has no such hold.
+        Invalid: Nothing is given, or the reason names the subject of the hold.
+    """
+    if given.ground is UNSET and given.reason is UNSET:
+        raise Invalid(errors=[FieldError("ground", "is missing: give a ground, a reason, or both")])
+    with database.tenant(tenant_id) as tx:
+        holds.lock_exclusive(tx, tenant_id)
+        hold = _get_or_404(tx, tenant_id, hold_id)
+        ground = hold.ground if isinstance(given.ground, UnsetType) else given.ground
+        reason = hold.reason if isinstance(given.reason, UnsetType) else given.reason
+        if (ground, reason) == (hold.ground, hold.reason):
+            return hold
+        retained_texts.check_within(tx, tenant_id, hold.meant.subject, reason=reason)
+        hold_changes.correct_hold(tx, tenant_id, hold_id, ground=ground, reason=reason, changed_by=changed_by)
+        audit_hold(tx, tenant_id, "hold_corrected", hold, changed_by)
+        return _get_or_404(tx, tenant_id, hold_id)
+
+
+list_changes = database.in_tenant(hold_changes.list_changes)
+"""Return the corrections of holds, oldest first; see `store.privacy.hold_changes.list_changes`."""
 
 
 def run_job_slice(job: Job) -> Step:

@@ -33,7 +33,7 @@ from app.services.privacy import document_texts, retained_texts
 from app.services.privacy.recorded_requests import past_moment
 from app.services.security import audit
 from app.store.core import database
-from app.store.erasure import requests
+from app.store.erasure import holds_in_scope, requests
 from app.store.privacy import request_log
 
 CATEGORIES_MAX: Final = 500
@@ -253,7 +253,7 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
     with database.tenant(tenant_id) as tx:
         request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
         erasure = requests.get(tx, tenant_id, request_id)
-        found = requests.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
+        found = holds_in_scope.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
     texts = document_texts.read()
     partial = None
     if erasure is not None and erasure.status == "held":

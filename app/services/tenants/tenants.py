@@ -91,6 +91,7 @@ def issue_key(
 
     Raises:
         NotFound: There is no such tenant.
+        Conflict: The tenant is being deleted, or deleted.
         Invalid: A scope is unknown or none is given, the name is empty or too long, or the expiry is out of range.
     """
     _check_name(name)
@@ -102,11 +103,21 @@ def issue_key(
             errors=[FieldError("scopes", "must be some of the known scopes", None, ", ".join(api_keys.SCOPES))]
         )
     with database.tenant(tenant_id) as tx:
-        if tenants.get(tx, tenant_id) is None:
+        tenant = tenants.lock(tx, tenant_id)
+        if tenant is None:
             raise NotFound("Tenant not found")
+        if tenant.deletion_id is not None:
+            raise Conflict(f"this tenant is {tenant.status.replace('_', ' ')}, so it gets no keys")
         text = _insert_key(tx, tenant_id, name, scopes, expires_at)
         _audit_created(tx, tenant_id, text, scopes, expires_at, actor)
     return text
+
+
+def is_closed(tenant_id: UUID) -> bool:
+    """Return True if a tenant is being deleted, or deleted."""
+    with database.shared() as tx:
+        tenant = tenants.get(tx, tenant_id)
+    return tenant is not None and tenant.deletion_id is not None
 
 
 find_key = database.in_shared(tenants.find_key)

@@ -19,7 +19,7 @@ from app import metrics, queues
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Detail
 from app.domain.privacy.parameters import KNOWN
-from app.domain.privacy.retention import CONVERSATION, NO_CATEGORY, OF_SUBJECT, STATED
+from app.domain.privacy.retention import NO_CATEGORY, OTHER_NAMES
 from app.domain.tiers.tier_decision import DELETED, EXPIRY, Decision, TierFacts
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
@@ -97,16 +97,9 @@ def _details(due: DueMemories, summaries: int, again: int) -> dict[str, Detail]:
     }
 
 
-_OTHER_LABELS: Final = {
-    CONVERSATION: "archived_conversations",
-    STATED: "expires_at",
-    OF_SUBJECT: "subject_retention",
-}
-
-
 def _category_label(category: int) -> str:
-    if category in _OTHER_LABELS:
-        return _OTHER_LABELS[category]
+    if category in OTHER_NAMES:
+        return OTHER_NAMES[category]
     return "none" if category == NO_CATEGORY else KNOWN[category] if category < len(KNOWN) else "others"
 
 

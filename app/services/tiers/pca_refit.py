@@ -67,6 +67,19 @@ def list_spoilt_shared(tenant_id: UUID, first_ms: int, before: datetime) -> list
         return pca_shares.list_outdated(tx, space_id, first_ms / 1000, before, share)
 
 
+def list_shared_with(tenant_id: UUID) -> list[BasisInfo]:
+    """Return the shared bases that may have been fitted on any of a tenant's vectors, for the tenant's deletion."""
+    with database.tenant(tenant_id) as tx:
+        there = embedding_spaces.read_tenant_spaces(tx, tenant_id)
+        if there is None or there.searched.dimensions <= pca.DIMENSIONS:
+            return []
+        now, space_id = database.now(tx), there.searched.space_id
+        share = pca_shares.read(tx, tenant_id, space_id, now)
+    with database.tenant(SHARED) as tx:
+        whole = None if share is None else replace(share, is_incomplete=True)
+        return pca_shares.list_outdated(tx, space_id, 0, now, whole)
+
+
 def refit_own(tenant_id: UUID, gone: Sequence[BasisInfo], until: float) -> tuple[bool, int]:
     """Refit a tenant's own bases, reproject the vectors reduced by the old ones, and delete the old ones.
 

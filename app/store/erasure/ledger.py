@@ -50,6 +50,7 @@ class LedgerEntry:
     Attributes:
         digests: Digest of the subject or thread, if the erasure covered all of its data.
         memory_ids: The memories that the erasure found when it was planned.
+        whole_tenant: The erasure deleted the tenant, so no memories are listed.
     """
 
     seq: int
@@ -58,6 +59,7 @@ class LedgerEntry:
     digests: dict[Named, bytes]
     memory_ids: list[UUID]
     cut: str
+    whole_tenant: bool = False
 
 
 def standing(tx: Connection) -> ReplayStatus | None:
@@ -87,11 +89,12 @@ def next_entry(tx: Connection, seq: int) -> LedgerEntry | None:
         return None
     columns: dict[Named, bytes | None] = {"subject": row.subject, "thread": row.thread}
     digests = {what: bytes(digest) for what, digest in columns.items() if digest is not None}
-    return LedgerEntry(row.seq, row.tenant_id, row.erasure_id, digests, list(row.memory_ids or ()), row.cut)
+    memory_ids = list(row.memory_ids or ())
+    return LedgerEntry(row.seq, row.tenant_id, row.erasure_id, digests, memory_ids, row.cut, row.whole_tenant)
 
 
 _FOLLOWING: Final = text("""
-SELECT seq, tenant_id, erasure_id, subject, thread, memory_ids, cut FROM ebbing_keys.erasure_ledger
+SELECT seq, tenant_id, erasure_id, subject, thread, memory_ids, cut, whole_tenant FROM ebbing_keys.erasure_ledger
 WHERE seq > :seq ORDER BY seq LIMIT 1
 """)
 

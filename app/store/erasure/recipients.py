@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.privacy.legal_hold import HoldGround
 from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.privacy.holds import HOLDS
 
@@ -59,7 +60,11 @@ GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold
 
 
 class HoldAuthors(NamedTuple):
-    """Authors of the texts of a legal hold: of its reason, and of the reason of its release, if there is one."""
+    """Authors of the texts of a legal hold: of its reason, and of the reason of its release, if there is one.
+
+    Attributes:
+        ground: The legal ground now, which may have been added or corrected since a report was written.
+    """
 
     hold_id: UUID
     placed_at: datetime
@@ -67,6 +72,7 @@ class HoldAuthors(NamedTuple):
     released_at: datetime | None
     released_by: str | None
     has_release_reason: bool
+    ground: HoldGround | None
 
 
 def hold_authors(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> list[HoldAuthors]:
@@ -76,7 +82,8 @@ def hold_authors(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> l
 
 
 _HOLD_AUTHORS: Final = """
-SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '' FROM holds
+SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '', ground
+FROM holds
 WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s) ORDER BY placed_at, hold_id
 """
 

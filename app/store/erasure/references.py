@@ -105,6 +105,7 @@ def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], m
     """
     values = _values(tenant_id, names, memory_ids)
     recorded_searches.lock(tx, tenant_id)
+    driver_connection(tx).execute(_CLEAR_CHANGES.encode(), values)  # counted with their holds
     statements = (_CLEAR_JOBS, _CLEAR_HOLDS, _CLEAR_SEARCHES, _CLEAR_NOTES, f"DELETE {_PERIODS}")
     return sum(driver_connection(tx).execute(statement.encode(), values).rowcount for statement in statements)
 
@@ -115,6 +116,12 @@ UPDATE jobs SET parameters = '{{}}', state = '{{}}' WHERE job_id IN (SELECT job_
 _CLEAR_HOLDS: Final = f"""
 UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END,
   thread = CASE WHEN thread IS NULL THEN NULL ELSE 'erased' END, reason = 'erased'
+WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
+"""  # noqa: S608 - constants only
+
+# Earlier reasons of the holds that `_CLEAR_HOLDS` clears next.
+_CLEAR_CHANGES: Final = f"""
+UPDATE hold_changes SET reason = 'erased'
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 

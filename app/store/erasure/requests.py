@@ -21,14 +21,14 @@ from app.domain.ingest.json_input import precompile
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
-from app.domain.privacy.legal_hold import HoldGround, Scope
+from app.domain.privacy.legal_hold import Scope
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
-  controller, case_reference, legal_basis, aliases, texts_redacted, arrived_at"""
+  controller, case_reference, legal_basis, aliases, texts_redacted, arrived_at, whole_tenant"""
 
 
 @precompile
@@ -56,6 +56,7 @@ class Erasure:
         aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
         texts_redacted: Number of texts of operators that contained a name of the person.
         arrived_at: Time of receipt of the request; None for deletions, and in rows of earlier versions.
+        whole_tenant: It deletes the tenant, which refuses requests meanwhile; its scope selects every memory.
     """
 
     erasure_id: UUID
@@ -85,20 +86,12 @@ class Erasure:
     aliases: list[str] | None = None
     texts_redacted: int = 0
     arrived_at: datetime | None = None
+    whole_tenant: bool = False
 
     @property
     def is_batch(self) -> bool:
         """True for an erasure that combines deletions of single memories; no request lists it."""
         return self.batch_id == self.erasure_id
-
-
-class HoldInScope(NamedTuple):
-    """A legal hold, and the number of memories in an erasure's scope that it covers."""
-
-    hold_id: UUID
-    placed_at: datetime
-    memories: int
-    ground: HoldGround | None = None
 
 
 class Matching(NamedTuple):
@@ -136,9 +129,9 @@ def add(tx: Connection, tenant_id: UUID, new: Erasure) -> None:
 
 _ADD: Final = text("""
 INSERT INTO erasures (tenant_id, erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at,
-  erase_after, cut, started_at, batch_id, controller, case_reference, legal_basis, arrived_at)
+  erase_after, cut, started_at, batch_id, controller, case_reference, legal_basis, arrived_at, whole_tenant)
 VALUES (:tenant, :erasure_id, :kind, :status, CAST(:scope AS jsonb), :reason, :requested_at, :requested_by, :due_at,
-  :erase_after, :cut, :started_at, :batch_id, :controller, :case_reference, :legal_basis, :arrived_at)
+  :erase_after, :cut, :started_at, :batch_id, :controller, :case_reference, :legal_basis, :arrived_at, :whole_tenant)
 """)
 
 
@@ -308,48 +301,6 @@ FROM memories AS memory CROSS JOIN LATERAL (SELECT EXISTS (
 WHERE tenant_id = :tenant AND {scope_sql(scope)}
 """)  # noqa: S608 - constants only
     return Matching(*tx.execute(statement, {"tenant": tenant_id} | scope.conditions()).one())
-
-
-def holds_in(tx: Connection, tenant_id: UUID, scope: Scope) -> list[HoldInScope]:
-    """Return the legal holds on memories in a scope, in order of placement."""
-    statement = text(f"""
-SELECT hold.hold_id, hold.placed_at, count(*), hold.ground
-FROM memories AS memory JOIN holds AS hold ON hold.tenant_id = :tenant AND {HOLDS}
-WHERE memory.tenant_id = :tenant AND {scope_sql(scope)}
-GROUP BY hold.hold_id, hold.placed_at, hold.ground ORDER BY hold.placed_at, hold.hold_id
-""")  # noqa: S608 - constants only
-    return [HoldInScope(*row) for row in tx.execute(statement, {"tenant": tenant_id} | scope.conditions())]
-
-
-class HeldErasure(NamedTuple):
-    """Number of an erasure's hidden memories under legal hold, and the holds in order of placement."""
-
-    memories: int
-    holds: list[HoldInScope]
-
-
-def find_held(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> dict[UUID, HeldErasure]:
-    """Return the legal holds on the hidden memories of these erasures, by erasure; erasures without any are omitted."""
-    held: dict[UUID, HeldErasure] = {}
-    values = {"tenant": tenant_id, "ids": Uuids(erasure_ids)}
-    for erasure_id, memories, *columns in driver_connection(tx).execute(_HELD, values).fetchall():
-        held.setdefault(erasure_id, HeldErasure(memories, [])).holds.append(HoldInScope(*columns))
-    return held
-
-
-_HELD: Final = f"""
-WITH pairs AS MATERIALIZED (
-  SELECT hidden.erasure_id, memory.memory_id, hold.hold_id, hold.placed_at, hold.ground
-  FROM hidden_memories AS hidden
-  JOIN memories AS memory ON memory.tenant_id = %(tenant)s AND memory.memory_id = hidden.memory_id
-  JOIN holds AS hold ON hold.tenant_id = %(tenant)s AND {HOLDS}
-  WHERE hidden.tenant_id = %(tenant)s AND hidden.erasure_id = ANY (%(ids)s) AND EXISTS (
-    SELECT FROM holds AS any_hold WHERE any_hold.tenant_id = %(tenant)s AND any_hold.released_at IS NULL)
-)
-SELECT erasure_id, (SELECT count(DISTINCT memory_id) FROM pairs AS own WHERE own.erasure_id = pairs.erasure_id),
-  hold_id, placed_at, count(*), ground
-FROM pairs GROUP BY erasure_id, hold_id, placed_at, ground ORDER BY erasure_id, placed_at, hold_id
-"""  # noqa: S608 - constants only
 
 
 def find_hiding(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Erasure | None:

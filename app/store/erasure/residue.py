@@ -65,6 +65,8 @@ SELECT count(*) FROM (
   UNION ALL
   SELECT unnest(ARRAY[reason, release_reason]) FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
   UNION ALL
+  SELECT reason FROM hold_changes WHERE tenant_id = %(tenant)s
+  UNION ALL
   SELECT unnest(ARRAY[hold.reason, kept.placed->>'reason'])
   FROM holds AS hold
   LEFT JOIN ebbing_keys.kept_holds AS kept ON kept.tenant_id = %(tenant)s AND kept.hold_id = hold.hold_id

@@ -67,7 +67,13 @@ _SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id =
 
 
 def enter_in_ledger(
-    tx: Connection, tenant_id: UUID, entries: Mapping[UUID, Sequence[UUID]], names: Mapping[str, bytes], cut: str
+    tx: Connection,
+    tenant_id: UUID,
+    entries: Mapping[UUID, Sequence[UUID]],
+    names: Mapping[str, bytes],
+    cut: str,
+    *,
+    whole_tenant: bool = False,
 ) -> None:
     """Record a planned erasure in the ledger, which restores of the data don't overwrite, and advance the data's mark.
 
@@ -80,6 +86,7 @@ def enter_in_ledger(
         entries: The memories by erasure: one erasure, or the deletions of a batch.
         names: Digest of the subject or thread that is erased completely, by `subject` or `thread`.
         cut: The erasure's watermark.
+        whole_tenant: The erasure deletes the tenant; its entry lists no memories.
     """
     values: dict[str, Any] = {
         "tenant": tenant_id,
@@ -88,6 +95,7 @@ def enter_in_ledger(
         "subject": names.get("subject"),
         "thread": names.get("thread"),
         "cut": cut,
+        "whole_tenant": whole_tenant,
     }
     connection = driver_connection(tx)
     connection.execute(_LOCK_MARK)
@@ -115,8 +123,9 @@ WHERE NOT EXISTS (
     AND NOT (other.tenant_id = %(tenant)s AND other.erasure_id = ANY (%(erasure_ids)s)))
 """
 _LEDGER: Final = """
-INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut)
-SELECT %(tenant)s, id, %(subject)s::bytea, %(thread)s::bytea, CAST(memory_ids AS uuid[]), %(cut)s
+INSERT INTO ebbing_keys.erasure_ledger AS known (tenant_id, erasure_id, subject, thread, memory_ids, cut,
+  whole_tenant)
+SELECT %(tenant)s, id, %(subject)s::bytea, %(thread)s::bytea, CAST(memory_ids AS uuid[]), %(cut)s, %(whole_tenant)s
 FROM unnest(%(erasure_ids)s, %(memory_ids)s::text[]) AS given (id, memory_ids)
 ON CONFLICT (tenant_id, erasure_id) DO UPDATE
 SET seq = DEFAULT,

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4, uuid5
 from sqlalchemy import Connection, Row, text
 
 from app.store.core.paging import Latest, Page, Place, build_one
+from app.store.erasure.whole_tenant import IS_DELETED
 
 DRAIN: Final = "drain"
 REASONS_SHOWN: Final = 200
@@ -116,6 +117,8 @@ def add(
 ) -> UUID:
     """Insert a dead letter and return its id; repeated calls for one stream entry insert it once.
 
+    None is inserted for a tenant whose deletion has started.
+
     Args:
         reason: A fixed phrase or an error's type; never content.
         memory_ids: The affected memories, if they are stored.
@@ -145,17 +148,18 @@ _REPLAYED = "(discarded_at IS NOT NULL AND discard_reason IS NULL)"
 _INSERT = """
 INSERT INTO dead_letters (
   tenant_id, letter_id, stage, reason, attempts, memory_ids, memories, entry_id, header, payload, replays)
-VALUES (
-  :tenant_id, :letter_id, :stage, :reason, :attempts, CAST(:memory_ids AS uuid[]), :memories, :entry_id, :header,
-  :payload, {replays})
+SELECT :tenant_id, :letter_id, :stage, :reason, :attempts, CAST(:memory_ids AS uuid[]), :memories, :entry_id, :header,
+  :payload, {replays}
+WHERE NOT {is_deleted}
 ON CONFLICT DO NOTHING
 """
-_ADD = text(_INSERT.format(replays=":replays"))
+_IS_DELETED = IS_DELETED.format(tenant=":tenant_id")
+_ADD = text(_INSERT.format(replays=":replays", is_deleted=_IS_DELETED))
 _EARLIER = f"""(
     SELECT coalesce(max(earlier.replays) + 1, 0) FROM dead_letters AS earlier
     WHERE earlier.tenant_id = :tenant_id AND earlier.stage = :stage AND {_REPLAYED}
       AND earlier.memory_ids && CAST(:memory_ids AS uuid[]))"""  # noqa: S608 - built from constants
-_ADD_STORED = text(_INSERT.format(replays=_EARLIER))
+_ADD_STORED = text(_INSERT.format(replays=_EARLIER, is_deleted=_IS_DELETED))
 
 
 def count(tx: Connection, tenant_id: UUID) -> int:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 from app.domain.ingest.ids import array_literal, memory_uuids
 from app.store.core.binary_copy import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, PolicyTerms, pack
 from app.store.enrichment.work_queue import STAGES
+from app.store.erasure.whole_tenant import IS_DELETED
 from app.store.memories import writes
 from app.store.memories.tenant_counts import TierCounts
 
@@ -26,6 +27,8 @@ WORK_ITEM_MEMORIES = 250
 
 def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> int:
     """Store the envelopes that aren't in the ledger yet, and queue the enrichment of their memories.
+
+    Nothing is stored for a tenant whose deletion has started.
 
     Args:
         tx: A transaction of the role `ebbing_drain`, because COPY isn't allowed under row-level security.
@@ -72,20 +75,22 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
 
 # Returns the new bases only if some of the envelopes were stored before. Usually all are new, and decoding a thousand
 # UUIDs would take a while.
-_LEDGER = """
+_LEDGER = f"""
 WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
-  SELECT %s, base, memories FROM unnest(%s::uuid[], %s::int[]) AS given (base, memories)
+  SELECT tenant, base, memories
+  FROM (SELECT CAST(%s AS uuid) AS tenant) AS owner, unnest(%s::uuid[], %s::int[]) AS given (base, memories)
+  WHERE NOT {IS_DELETED.format(tenant="tenant")}
   ON CONFLICT DO NOTHING RETURNING base
 ), policy AS (
   SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
   WHERE tenant_id = %s AND effective_at <= now() ORDER BY version DESC LIMIT 1
 )
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
-  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{}') END,
+  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{{}}') END,
   (SELECT version FROM policy), (SELECT from_occurred FROM policy)
 FROM fresh
-"""
+"""  # noqa: S608 - constants only
 
 
 def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
@@ -100,6 +105,8 @@ def _work_items(arrivals: Sequence[Arrival]) -> Iterator[str]:
 def insert_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]) -> set[bytes]:
     """Insert envelopes into the ledger. Return the bases of the envelopes that weren't in the ledger before.
 
+    None is inserted for a tenant whose deletion has started.
+
     Args:
         envelopes: Number of memories by base.
     """
@@ -111,12 +118,13 @@ def insert_fresh(tx: Connection, tenant_id: UUID, envelopes: Mapping[bytes, int]
     return {row.base.bytes for row in tx.execute(_NOTE, values)}
 
 
-_NOTE = text("""
+_NOTE = text(f"""
 INSERT INTO envelopes (tenant_id, base, memories)
 SELECT :tenant_id, base, memories
 FROM unnest(CAST(:bases AS uuid[]), CAST(:memories AS int[])) AS given (base, memories)
+WHERE NOT {IS_DELETED.format(tenant=":tenant_id")}
 ON CONFLICT DO NOTHING RETURNING base
-""")
+""")  # noqa: S608 - constants only
 
 
 def is_stored(tx: Connection, tenant_id: UUID, base: bytes) -> bool:

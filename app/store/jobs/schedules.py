@@ -106,13 +106,13 @@ _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def list_tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
-    """Return tenants without a schedule row for this task; simulated tenants, which have no schedules, are omitted."""
+    """Return tenants without a schedule row for this task, without simulated tenants and those being deleted."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
 
 _LACKING = text("""
 SELECT tenant_id FROM tenants
-WHERE NOT simulated
+WHERE NOT simulated AND deletion_id IS NULL
   AND NOT EXISTS (SELECT FROM schedules WHERE schedules.tenant_id = tenants.tenant_id AND schedules.task = :task)
 LIMIT :limit
 """)
@@ -138,8 +138,10 @@ FROM tenants WHERE tenant_id = :tenant_id AND NOT simulated
 ON CONFLICT (tenant_id, task) DO NOTHING
 """)
 
-# While a manual run is in progress the schedule isn't due; it becomes due afterwards.
+# While a manual run is in progress the schedule isn't due; it becomes due afterwards. A tenant that is being deleted
+# has no nights.
 _IS_DUE = """NOT paused AND next_run_at <= :now AND NOT EXISTS (
+  SELECT FROM tenants WHERE tenants.tenant_id = schedules.tenant_id AND deletion_id IS NOT NULL) AND NOT EXISTS (
   SELECT FROM jobs WHERE jobs.tenant_id = schedules.tenant_id AND jobs.kind = schedules.task AND jobs.lone
     AND jobs.status IN ('queued', 'running'))"""
 

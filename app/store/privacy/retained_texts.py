@@ -84,6 +84,14 @@ _TABLES: Final = {
       WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND {HOLDS}))
     AND NOT (released_at IS NOT NULL AND subject IS NOT DISTINCT FROM %(subject)s)""",  # noqa: S608 - constants only
     ),
+    "hold_changes": (
+        "change_id",
+        {"reason": "reason"},
+        """NOT EXISTS (
+      SELECT FROM holds AS hold
+      WHERE hold.tenant_id = %(tenant)s AND hold.hold_id = kept.hold_id AND hold.released_at IS NOT NULL
+        AND hold.subject IS NOT DISTINCT FROM %(subject)s)""",
+    ),
     "operator_acts": ("act_id", {"reason": "reason", "target": "nullif(target, '')"}, "true"),
     "dead_letters": ("letter_id", {"discard_reason": "discard_reason"}, "true"),
     "exports": ("export_id", {"reason": "reason"}, "true"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,6 +31,9 @@ class Numbers:
         night_date: Date of the last nightly run.
         night_failed: Number of failed steps of that run.
         night_late_seconds: Seconds that the next run is overdue; None if it isn't overdue or the schedule is paused.
+        deletion_id: The erasure that deletes the tenant; None while the tenant is in use.
+        delete_after: End of the deletion's grace period.
+        deleted_at: Time at which the deletion was finished.
     """
 
     tenant_id: UUID
@@ -52,6 +55,9 @@ class Numbers:
     night_date: date | None
     night_failed: int
     night_late_seconds: float | None
+    deletion_id: UUID | None
+    delete_after: datetime | None
+    deleted_at: datetime | None
 
 
 def numbers(tx: Connection, tenant_ids: Sequence[UUID], task: str) -> list[Numbers]:
@@ -74,8 +80,8 @@ def _read(row: Any) -> Numbers:
 
 
 _NUMBERS: Final = text("""
-SELECT tenants.tenant_id, tenants.name, coalesce(space.dimensions, 0) AS dimensions, abreast.*, spent.*, enriched.*,
-  last.*, due.*
+SELECT tenants.tenant_id, tenants.name, tenants.deletion_id, tenants.delete_after, tenants.deleted_at,
+  coalesce(space.dimensions, 0) AS dimensions, abreast.*, spent.*, enriched.*, last.*, due.*
 FROM tenants_abreast(CAST(:ids AS uuid[])) WITH ORDINALITY AS abreast
 JOIN tenants ON tenants.tenant_id = abreast.tenant
 LEFT JOIN tenant_spaces ON tenant_spaces.tenant_id = abreast.tenant
@@ -103,7 +109,9 @@ LEFT JOIN LATERAL (
 ) AS last ON true
 LEFT JOIN LATERAL (
   SELECT CAST(extract(epoch FROM now() - next_run_at) AS float8) AS night_late_seconds
-  FROM schedules WHERE schedules.tenant_id = abreast.tenant AND task = :task AND NOT paused AND next_run_at < now()
+  FROM schedules
+  WHERE schedules.tenant_id = abreast.tenant AND task = :task AND NOT paused AND next_run_at < now()
+    AND tenants.deletion_id IS NULL
 ) AS due ON true
 ORDER BY abreast.ordinality
 """)

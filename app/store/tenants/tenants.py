@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -12,19 +13,42 @@ from sqlalchemy import Connection, text
 from app.domain.policy.policy_defaults import CURRENT
 from app.store.core.paging import Page, build_one, page_of
 
+TenantStatus = Literal["active", "being_deleted", "deleted"]
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant."""
+    """A tenant.
+
+    Attributes:
+        name: Name; of a deleted tenant, its id.
+        deletion_id: The erasure that deletes the tenant; None while the tenant is in use.
+        delete_after: End of the deletion's grace period.
+        deleted_at: Time at which the deletion was finished.
+    """
 
     tenant_id: UUID
     name: str
     created_at: datetime
+    deletion_id: UUID | None = None
+    delete_after: datetime | None = None
+    deleted_at: datetime | None = None
+
+    @property
+    def status(self) -> TenantStatus:
+        """State of the tenant: in use, being deleted (from the request on), or deleted."""
+        if self.deleted_at is not None:
+            return "deleted"
+        return "active" if self.deletion_id is None else "being_deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """An API key without its secret."""
+    """An API key without its secret.
+
+    Attributes:
+        tenant_is_closed: The tenant is being deleted, so the key is refused.
+    """
 
     key_id: str
     tenant_id: UUID
@@ -34,6 +58,7 @@ class KeyRecord:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    tenant_is_closed: bool = False
 
 
 def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) -> Tenant | None:
@@ -48,7 +73,7 @@ def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) 
 
 _ADD = text("""
 INSERT INTO tenants (tenant_id, name, simulated, defaults) VALUES (:tenant_id, :name, :simulated, :defaults)
-ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at
+ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at, deletion_id, delete_after, deleted_at
 """)
 
 
@@ -57,7 +82,16 @@ def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
     return build_one(Tenant, tx.execute(_GET, {"tenant_id": tenant_id}))
 
 
-_GET = text("SELECT tenant_id, name, created_at FROM tenants WHERE tenant_id = :tenant_id")
+_COLUMNS: Final = "SELECT tenant_id, name, created_at, deletion_id, delete_after, deleted_at FROM tenants"
+_GET = text(f"{_COLUMNS} WHERE tenant_id = :tenant_id")
+
+
+def lock(tx: Connection, tenant_id: UUID) -> Tenant | None:
+    """Return a tenant with its row locked, so that its deletion can't begin or end in the meantime."""
+    return build_one(Tenant, tx.execute(_LOCK, {"tenant_id": tenant_id}))
+
+
+_LOCK = text(f"{_COLUMNS} WHERE tenant_id = :tenant_id FOR NO KEY UPDATE")
 
 
 def read_names(tx: Connection, tenant_ids: Sequence[UUID]) -> dict[UUID, str]:
@@ -73,7 +107,9 @@ def find_behind(tx: Connection, defaults: int) -> list[UUID]:
     return list(tx.execute(_FIND_BEHIND, {"defaults": defaults}).scalars())
 
 
-_FIND_BEHIND = text("SELECT tenant_id FROM tenants WHERE defaults < :defaults ORDER BY tenant_id")
+_FIND_BEHIND = text("""
+SELECT tenant_id FROM tenants WHERE defaults < :defaults AND deleted_at IS NULL ORDER BY tenant_id
+""")
 
 
 def read_defaults_version(tx: Connection, tenant_id: UUID) -> int:
@@ -97,7 +133,7 @@ def find_tenant(tx: Connection, name: str) -> Tenant | None:
     return build_one(Tenant, tx.execute(_FIND, {"name": name}))
 
 
-_FIND = text("SELECT tenant_id, name, created_at FROM tenants WHERE name = :name")
+_FIND = text(f"{_COLUMNS} WHERE name = :name")
 
 
 def list_tenants(tx: Connection, after: str, limit: int) -> Page[Tenant]:
@@ -106,9 +142,55 @@ def list_tenants(tx: Connection, after: str, limit: int) -> Page[Tenant]:
     return page_of(rows, limit, lambda tenant: tenant.name)
 
 
-_PAGE = text(
-    "SELECT tenant_id, name, created_at FROM tenants WHERE name > :after AND NOT simulated ORDER BY name LIMIT :limit"
-)
+_PAGE = text(f"{_COLUMNS} WHERE name > :after AND NOT simulated ORDER BY name LIMIT :limit")
+
+
+def close(tx: Connection, tenant_id: UUID, deletion_id: UUID, delete_after: datetime) -> None:
+    """Record that an erasure deletes the tenant: keys of the tenant are refused from then on."""
+    values = {"tenant_id": tenant_id, "deletion_id": deletion_id, "delete_after": delete_after}
+    tx.execute(_CLOSE, values)
+
+
+_CLOSE = text("""
+UPDATE tenants SET deletion_id = :deletion_id, delete_after = :delete_after, deleted_at = NULL
+WHERE tenant_id = :tenant_id
+""")
+
+
+def reopen(tx: Connection, tenant_id: UUID) -> None:
+    """Record that the tenant's deletion was cancelled."""
+    tx.execute(_REOPEN, {"tenant_id": tenant_id})
+
+
+_REOPEN = text("""
+UPDATE tenants SET deletion_id = NULL, delete_after = NULL WHERE tenant_id = :tenant_id AND deleted_at IS NULL
+""")
+
+
+def leave_tombstone(tx: Connection, tenant_id: UUID) -> None:
+    """Record that the tenant is deleted. Its row retains the id, which replaces the name, and the dates."""
+    tx.execute(_LEAVE_TOMBSTONE, {"tenant_id": tenant_id})
+
+
+_LEAVE_TOMBSTONE = text("""
+UPDATE tenants SET name = CAST(tenant_id AS text), deleted_at = clock_timestamp(), keep_calibration = NULL
+WHERE tenant_id = :tenant_id
+""")
+
+
+def list_stalled_deletions(tx: Connection) -> list[tuple[UUID, UUID]]:
+    """Return tenants whose deletion isn't finished, without a job for it now or in the last hour, with its id."""
+    return [(row.tenant_id, row.deletion_id) for row in tx.execute(_STALLED)]
+
+
+_STALLED = text("""
+SELECT tenant_id, deletion_id FROM tenants
+WHERE deletion_id IS NOT NULL AND deleted_at IS NULL AND NOT EXISTS (
+  SELECT FROM jobs WHERE jobs.tenant_id = tenants.tenant_id AND jobs.kind = 'erase'
+    AND jobs.parameters->>'erasure_id' = CAST(tenants.deletion_id AS text)
+    AND (jobs.finished_at IS NULL OR jobs.finished_at > now() - interval '1 hour'))
+ORDER BY tenant_id
+""")
 
 
 def add_key(
@@ -138,7 +220,10 @@ INSERT INTO api_keys (key_id, tenant_id, name, digest, scopes, expires_at)
 VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_at)
 """)
 
-_KEY_COLUMNS = "SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at FROM api_keys"
+_KEY_COLUMNS = """
+SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at, (
+  SELECT deletion_id IS NOT NULL FROM tenants WHERE tenants.tenant_id = key.tenant_id) AS tenant_is_closed
+FROM api_keys AS key"""
 
 
 def find_key(tx: Connection, key_id: str) -> KeyRecord | None:
@@ -163,7 +248,7 @@ def list_keys(tx: Connection, tenant_id: UUID | None, after: str | None, limit: 
 
 
 _KEYS = text(f"""
-{_KEY_COLUMNS} AS key
+{_KEY_COLUMNS}
 WHERE (CAST(:tenant_id AS uuid) IS NULL OR tenant_id = CAST(:tenant_id AS uuid))
   AND (CAST(:after AS text) IS NULL OR EXISTS (
     SELECT FROM api_keys AS last WHERE last.key_id = :after AND (

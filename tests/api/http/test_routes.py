@@ -29,6 +29,7 @@ from app.services.privacy import export_requests, legal_holds, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
+from tests.api.http.deletable_tenants import another_tenant
 from tests.service import Service
 from tests.services.job_kinds import set_kind
 
@@ -150,6 +151,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/holds"): ("privacy", {"json": {"subject": "ann", "reason": "x"}}, 201),
     ("GET", "/v1/privacy/holds"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/holds/{hold_id}"): ("privacy", {}, 200),
+    ("PATCH", "/v1/privacy/holds/{hold_id}"): ("privacy", {"json": {"ground": "legal_claims"}}, 200),
     ("POST", "/v1/privacy/holds/{hold_id}/release"): ("privacy", {"json": {"reason": "settled"}}, 200),
     ("GET", "/v1/privacy/audit"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/audit/verify"): ("privacy", {}, 200),
@@ -157,6 +159,10 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/admin/queue/accept"): ("admin", {}, 200),
     ("POST", "/v1/admin/tenants"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/tenants"): ("admin", {}, 200),
+    ("DELETE", "/v1/admin/tenants/{tenant_id}"): ("admin", {"params": {"name": "left"}}, 202),
+    ("GET", "/v1/admin/tenants/{tenant_id}/deletion"): ("admin", {}, 200),
+    ("GET", "/v1/admin/tenants/{tenant_id}/deletion/report"): ("admin", {}, 200),
+    ("POST", "/v1/admin/tenants/{tenant_id}/deletion/cancel"): ("admin", {}, 200),
     ("POST", "/v1/admin/keys"): ("admin", {"json": {"name": "new"}}, 201),
     ("GET", "/v1/admin/keys"): ("admin", {}, 200),
     ("DELETE", "/v1/admin/keys/{key_id}"): ("admin", {}, 204),
@@ -184,6 +190,7 @@ def path_of(api: Api, path: str) -> str:
         "subject": lambda _: "ann/of/here",
         "letter": lambda _: "acknowledgement",
         "name": a_schedule,
+        "tenant_id": lambda api: another_tenant(api, path),
     }
     values = {name: make(api) for name, make in made.items() if f"{{{name}}}" in path}
     if values:

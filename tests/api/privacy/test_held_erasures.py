@@ -144,6 +144,27 @@ def test_the_ground_of_a_hold_is_stored_and_shown(api: Api) -> None:
     assert len(HOLD_GROUNDS) == 6
 
 
+def test_a_ground_that_is_added_later_is_stated_by_letter_report_and_page(api: Api) -> None:
+    case = Case(api)
+    assert "archiving" not in case.letter().text
+    hold = f"{HOLDS}/{case.hold['id']}"
+    done = api.patch(hold, json={"ground": "archiving", "reason": "case 17, second claim"})
+    assert done.status_code == 200, done.text
+    [change] = api.get(hold).json()["changes"]
+    assert (change["ground"], change["reason"]) == (None, case.hold["reason"])
+    assert done.json()["changes"] == [change]
+    report = api.get(f"{ERASURES}/{case.erasure_id}/report").json()
+    [kept] = [row for row in report["kept"] if row.get("code") == "held"]
+    assert kept["values"]["ground"] == "archiving"
+    assert [each["code"] for each in report["operator_texts"]] == ["hold", "correction"]
+    page = api.get(f"{ERASURES}/{case.erasure_id}/report?format=html").text
+    assert "Legal ground: archiving in the public interest" in page
+    assert "was corrected on" in page
+    assert "Legal ground: archiving in the public interest" in case.letter().text
+    assert fields(api.patch(hold, json={})) == ["ground"]
+    assert fields(api.patch(hold, json={"ground": "revenge"})) == ["ground"]
+
+
 def test_a_release_says_which_erasures_it_continues_and_stores_its_reason(api: Api) -> None:
     case = Case(api)
     other = api.post(HOLDS, json={"reason": "case 18", "subject": "ann"}).json()["id"]

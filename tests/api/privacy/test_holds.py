@@ -33,11 +33,12 @@ def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
     assert placed["filter"] == {"tags": ["a"], "after": "2026-01-01T00:00:00Z"}
     assert (placed["placed_by"], placed["released_at"]) == (api.tenant.key_id, None)
     shown = api.get(f"{PATH}/{placed['id']}").json()
-    assert shown == placed | {"memories": 1, "hidden": 0, "waiting": NOTHING}
+    assert shown == placed | {"memories": 1, "hidden": 0, "waiting": NOTHING, "changes": []}
     released = api.post(f"{PATH}/{placed['id']}/release").json()
     assert released.pop("continued") == NOTHING
     assert (released["released_by"], released["placed_at"]) == (api.tenant.key_id, placed["placed_at"])
-    assert api.get(f"{PATH}/{placed['id']}").json() == released | {"memories": 0, "hidden": 0, "waiting": NOTHING}
+    nothing = {"memories": 0, "hidden": 0, "waiting": NOTHING, "changes": []}
+    assert api.get(f"{PATH}/{placed['id']}").json() == released | nothing
     again = api.post(f"{PATH}/{placed['id']}/release")
     assert again.status_code == 409
     fields(again)

@@ -172,8 +172,8 @@ def test_each_record_of_an_erasure_has_one_retention_period(api: Api) -> None:
     erasure_id = request_erasure(api)
     kept = {row["code"]: row["until"] for row in api.get(f"{ERASURES}/{erasure_id}/report").json()["kept"]}
     assert (kept["audit"], kept["case"], kept["request_log"]) == (
-        "the tenant is removed",
-        "the tenant is removed",
+        "the installation is deleted; the key of the digests is destroyed with the tenant",
+        "the tenant is deleted",
         "24 months after the answer",
     )
     text = read_page(api, erasure_id)
@@ -222,10 +222,10 @@ def test_a_report_of_the_version_before_has_one_period_for_each_record(api: Api)
         "UPDATE erasures SET report = jsonb_set(report, '{kept}', ("
         "SELECT jsonb_agg(row || CASE row->>'code' WHEN 'case' THEN jsonb_build_object('until', %s::text) "
         "ELSE '{}' END) FROM jsonb_array_elements(report->'kept') AS row))",
-        "the tenant is removed; the entry in the request log, 24 months after the answer",
+        "the tenant is deleted; the entry in the request log, 24 months after the answer",
     )
     kept = {row["code"]: row["until"] for row in api.get(f"{ERASURES}/{erasure_id}/report").json()["kept"]}
-    assert (kept["case"], kept["request_log"]) == ("the tenant is removed", "24 months after the answer")
+    assert (kept["case"], kept["request_log"]) == ("the tenant is deleted", "24 months after the answer")
 
 
 @pytest.mark.parametrize(("law", "cited"), [("gdpr", "(GDPR Art. 19)"), ("ccpa", "(11 CCR § 7022)"), ("user", "")])

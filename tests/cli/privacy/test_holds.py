@@ -128,3 +128,17 @@ def test_why_keeps_names_and_numbers_apart(cli: Cli, api: Stub) -> None:
     assert "retention period   730 days" in printed
     assert "strength           0.25" in printed
     assert "tier               archived" in printed
+
+
+def test_a_ground_is_corrected_and_the_values_before_are_shown(cli: Cli, api: Stub) -> None:
+    change = {"changed_at": "2026-03-08T10:00:00Z", "changed_by": "k2", "ground": None, "reason": "case 17"}
+    corrected = HOLD | {"ground": "legal_claims", "changes": [change]}
+    api.replies[f"PATCH {PATH}/h1"] = Reply(200, corrected)
+    api.replies[f"GET {PATH}/h1"] = Reply(200, corrected | COUNTS)
+    assert "ground legal claims" in cli("hold", "correct", "h1", "--ground", "legal_claims").out
+    assert cli("hold", "correct", "h1", "--ground", "none", "--reason", "x").code == 0
+    assert [one.json for one in api.asked] == [{"ground": "legal_claims"}, {"ground": None, "reason": "x"}]
+    nothing = cli("hold", "correct", "h1")
+    assert (nothing.code, len(api.asked)) == (2, 2)
+    shown = " ".join(cli("hold", "show", "h1").out.split())
+    assert "by key k2; before: ground not stated, reason case 17" in shown

@@ -116,3 +116,51 @@ def test_a_database_that_is_away_ends_with_3(cli: Cli) -> None:
     assert done.code == 3
     assert "EBBING_DATABASE_URL" in done.err
     database.close()
+
+
+PATH = "/v1/admin/tenants/t1"
+PREVIEW = {
+    "tenant_id": "t1",
+    "name": "acme",
+    "status": "active",
+    "stores": {"tenant_files": 0, "memories": 212, "tenant_keys": 4},
+    "tables": {"memories": 212, "scores": 211, "links": 0},
+    "holds": [],
+    "erase_after": "2026-12-22T08:58:59Z",
+}
+BEING_DELETED = {"id": "d1", "tenant_id": "t1", "name": "acme", "status": "being_deleted"} | {
+    "erase_after": "2026-12-22T08:58:59Z"
+}
+
+
+def test_a_preview_of_a_deletion_changes_nothing(cli: Cli, api: Stub) -> None:
+    api.replies[f"DELETE {PATH}"] = Reply(200, PREVIEW | {"holds": [{"hold_id": "h1", "memories": 2}]})
+    shown = cli("tenants", "delete", "t1", "--dry-run", "--grace-days", "3")
+    assert shown.code == 0
+    for said in ("memories", "212", "table scores", "Legal holds block the deletion until they are released: h1"):
+        assert said in shown.out
+    assert "links" not in shown.out
+    [asked] = api.asked
+    assert "dry_run=true" in asked.path
+    assert "grace_days=3" in asked.path
+
+
+def test_a_deletion_is_confirmed_by_the_name(cli: Cli, api: Stub) -> None:
+    api.replies[f"DELETE {PATH}"] = Reply(202, PREVIEW | BEING_DELETED)
+    unnamed = cli("tenants", "delete", "t1", "--yes")
+    assert (unnamed.code, api.asked) == (2, [])
+    assert "pass --name" in unnamed.err
+    done = cli("tenants", "delete", "t1", "--name", "acme", "--yes")
+    assert "acme is being deleted" in done.out
+    assert "ebbing tenants cancel t1" in done.out
+    [asked] = api.asked
+    assert "name=acme" in asked.path
+
+
+def test_a_deletion_is_asked_for_and_cancelled(cli: Cli, api: Stub) -> None:
+    api.replies[f"DELETE {PATH}"] = Reply(200, PREVIEW)
+    cli("tenants", "delete", "t1", given="n\n")
+    assert [asked.method for asked in api.asked] == ["DELETE"], "only the preview"
+    api.replies[f"GET {PATH}/deletion"] = Reply(200, BEING_DELETED)
+    api.replies[f"POST {PATH}/deletion/cancel"] = Reply(200, BEING_DELETED | {"status": "active"})
+    assert "acme is active" in cli("tenants", "cancel", "t1", "--yes").out

@@ -194,7 +194,7 @@ def test_what_is_still_in_the_queue_is_asked_for_again(house: Household) -> None
 
 
 def test_a_preview_writes_nothing(house: Household) -> None:
-    found, matching = requests.preview(house.tenant_id, ErasureOptions(Scope(subject="ann"), "ccpa"))
+    found, matching, _ = requests.preview(house.tenant_id, ErasureOptions(Scope(subject="ann"), "ccpa"))
     assert matching == (2, 0, 0, 0)
     assert found.due_at is not None
     assert len(house.listed()) == 4

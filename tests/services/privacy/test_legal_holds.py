@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
-from app.domain.privacy.legal_hold import NewHold, Scope, parse_scope
+from app.domain.privacy.legal_hold import HoldCorrection, NewHold, Scope, parse_scope
 from app.errors import Conflict, Invalid, NotFound, Unavailable
 from app.services.memories import explanation, memories
 from app.services.privacy import legal_holds
@@ -263,3 +263,42 @@ def test_what_loses_its_protection_is_looked_at_again(service: Service, way: str
         service.work()
     assert nights.swept(tenant_id) == 1
     assert service.one("SELECT wanted_tier FROM memory_state") != "active"
+
+
+def test_a_ground_is_added_later_and_the_values_before_are_kept(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    placed = legal_holds.place_hold(tenant_id, Scope(subject="ann"), "case 17", "key")
+    added = legal_holds.correct_hold(tenant_id, placed.hold_id, HoldCorrection(ground="legal_claims"), "other")
+    assert (added.ground, added.reason, added.placed_by) == ("legal_claims", "case 17", "key")
+    again = legal_holds.correct_hold(tenant_id, placed.hold_id, HoldCorrection(ground="legal_claims"), "other")
+    assert again == added
+    legal_holds.release_hold(tenant_id, placed.hold_id, "key")
+    corrected = legal_holds.correct_hold(tenant_id, placed.hold_id, HoldCorrection(None, "case 18"), "key")
+    assert (corrected.ground, corrected.reason) == (None, "case 18")
+    changes = legal_holds.list_changes(tenant_id, [placed.hold_id])
+    assert [(each.changed_by, each.ground, each.reason) for each in changes] == [
+        ("other", None, "case 17"),
+        ("key", "legal_claims", "case 17"),
+    ]
+    audited = service.rows("SELECT actor FROM audit WHERE action = 'hold_corrected' ORDER BY seq")
+    assert audited == [("other",), ("key",)]
+
+
+def test_a_correction_must_say_something_and_name_nobody(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    placed = legal_holds.place_hold(tenant_id, Scope(subject="ann chen"), "case 17", "key")
+    for given, field in ((HoldCorrection(), "ground"), (HoldCorrection(reason="the case of Ann Chen"), "reason")):
+        with pytest.raises(Invalid) as refused:
+            legal_holds.correct_hold(tenant_id, placed.hold_id, given, "key")
+        assert [error.field for error in refused.value.errors] == [field]
+    with pytest.raises(NotFound):
+        legal_holds.correct_hold(tenant_id, tenant_id, HoldCorrection(ground="archiving"), "key")
+    assert legal_holds.list_changes(tenant_id, [placed.hold_id]) == []
+
+
+def test_a_corrected_hold_is_corrected_in_its_backup(service: Service) -> None:
+    tenant_id = service.tenant().tenant_id
+    placed = legal_holds.place_hold(tenant_id, Scope(subject="ann"), "case 17", "key")
+    legal_holds.correct_hold(tenant_id, placed.hold_id, HoldCorrection("legal_claims", "case 18"), "key")
+    backup = "SELECT placed->>'ground', placed->>'reason' FROM ebbing_keys.kept_holds"
+    assert service.rows(backup) == [("legal_claims", "case 18")]

@@ -52,7 +52,7 @@ def test_deadlines_count_from_the_receipt_and_the_grace_period_from_the_entry(va
 
 def test_a_receipt_that_leaves_no_time_shortens_the_grace_period(vault: Vault) -> None:
     late = datetime.now(UTC) - timedelta(days=29)
-    new, _ = requests.preview(vault.tenant_id, ErasureOptions(ANN, "gdpr", received_at=late))
+    new, *_ = requests.preview(vault.tenant_id, ErasureOptions(ANN, "gdpr", received_at=late))
     assert new.erase_after == new.requested_at
 
 

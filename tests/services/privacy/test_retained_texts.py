@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.privacy.case_details import NAMED, REDACTED
 from app.domain.privacy.documents.report_page import render_report
-from app.domain.privacy.legal_hold import NewHold, Scope, parse_scope
+from app.domain.privacy.legal_hold import HoldCorrection, NewHold, Scope, parse_scope
 from app.domain.privacy.requests import Extension, NewRequest
 from app.domain.privacy.subject_names import NameFinder
 from app.errors import Invalid
@@ -109,6 +109,7 @@ def write_everywhere(office: Office, text: str) -> None:
     requests.request(office.tenant_id, other, "key")
     hold = legal_holds.place_hold(office.tenant_id, Scope(thread="another"), text, "key")
     legal_holds.release_hold(office.tenant_id, hold.hold_id, "key")
+    legal_holds.correct_hold(office.tenant_id, hold.hold_id, HoldCorrection(reason=f"{text}, corrected"), "key")
     legal_holds.place_hold(office.tenant_id, Scope(subject="bob"), text, "key")
     office.act(text)
     office.service.rows(
@@ -122,7 +123,7 @@ def write_everywhere(office: Office, text: str) -> None:
     )
 
 
-WRITTEN = 15
+WRITTEN = 16
 """Number of texts that `write_everywhere` writes."""
 
 
@@ -134,7 +135,7 @@ def test_an_erasure_redacts_its_person_in_the_records_of_others(office: Office, 
     done = requests.get(office.tenant_id, erasure_id)
     assert (done.status, done.texts_redacted, done.aliases) == ("verified", WRITTEN, None)
     assert read_report(office.tenant_id, erasure_id)["texts_redacted"] == WRITTEN
-    tables = "erasures", "privacy_requests", "holds", "operator_acts", "dead_letters", "anonymised"
+    tables = "erasures", "privacy_requests", "holds", "hold_changes", "operator_acts", "dead_letters", "anonymised"
     places = (*tables, "ebbing_keys.kept_holds", "ebbing_keys.erasure_requests")
     for table in places:
         rows = office.service.rows(f"SELECT to_jsonb(kept) FROM {table} AS kept")  # noqa: S608 - constants

@@ -1,13 +1,16 @@
 -- Accept one request atomically: check idempotency and backlog limits, append the entry, put the tenant on the ring.
--- KEYS: stream, idempotency key, ring, ring members, leased tenants, backlog, nudge flag, last turns
+-- KEYS: stream, idempotency key, ring, ring members, leased tenants, backlog, nudge flag, last turns, mark of a tenant
+--       that is being deleted
 -- ARGV: tenant, memories, size in bytes,
 --       limits: tenant entries, tenant bytes, tenant memories, all entries, all bytes,
 --       idempotency value ('' for none), its expiry in seconds, nudge milliseconds, then the entry's fields
--- Returns {1, entry id, 1 if a nudge is needed}, {0, earlier value}, or {-1, name of the limit, current value, limit,
--- milliseconds until the drain will have made room for this request, -1 if its speed is unknown}.
+-- Returns {1, entry id, 1 if a nudge is needed}, {0, earlier value}, {-2} if the tenant is being deleted, or {-1, name of
+-- the limit, current value, limit, milliseconds until the drain will have made room for this request, -1 if its speed is
+-- unknown}.
 local tenant, memories, size = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local most_entries, most_bytes, most_memories = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local value = ARGV[9]
+if redis.call('EXISTS', KEYS[9]) == 1 then return {-2} end
 if value ~= '' then
   local earlier = redis.call('GET', KEYS[2])
   if earlier then return {0, earlier} end

@@ -269,7 +269,21 @@ def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
         hosts = texts.count("count.hosts", count)
         line = texts.text("report.recipients.some", hosts=hosts, recipients=HOSTS)
         line = f"{line} {texts.text('report.recipients.notify_' + report['kind'])}"
-    return html.paragraph(line) + html.paragraph(texts.text("report.recipients.mentions"))
+    return html.paragraph(line) + html.paragraph(_describe_mentioned(report, texts))
+
+
+def _describe_mentioned(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the numbers of memories outside the scope that mention the person; earlier versions didn't count them."""
+    mentioned = report.get("mentioned")
+    if mentioned is None:
+        return texts.text("report.recipients.mentions")
+    memories, subjects = mentioned["memories"], texts.count("count.subjects", mentioned["subjects"])
+    lines = [texts.count("report.recipients.mentioned", memories, subjects=subjects)]
+    if not memories:
+        lines = [texts.text("report.recipients.unmentioned")]
+    if not mentioned["complete"]:
+        lines.append(texts.text("report.recipients.mentioned_partly"))
+    return " ".join(lines)
 
 
 _SECTIONS: Final = {
