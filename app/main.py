@@ -16,7 +16,7 @@ from app.api.admin import dead_letters, queue, status, tenants_and_keys, usage
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
-from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
+from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import links, memories, recall, reviews, search, search_replays, supersessions, uses
 from app.api.memories.ingest import Ingest
 from app.api.privacy import audit, categories, erasures, exports, holds, request_log, subjects
@@ -107,6 +107,7 @@ def build() -> ASGIApp:
         links,
         reviews,
         self_tests,
+        learned_rates,
         policy,
         search_replays,
         categories,

@@ -22,7 +22,7 @@ from app.services.jobs import housekeeping
 from app.services.memories import recount
 from app.services.privacy import deadlines, export_requests
 from app.services.security import audit
-from app.services.tenants import quota
+from app.services.tenants import learned_rates, quota
 from app.services.tiers import (
     archive,
     cold_storage,
@@ -86,6 +86,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "exports": export_requests.run_slice,
     "figures": _run_figures_slice,
     "graphs": tenant_indexes.run_slice,
+    "learning": learned_rates.run_slice,
 }
 
 _ELSEWHERE: Final = "moves no memory to another tier"
@@ -114,4 +115,5 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "exports": _ELSEWHERE,
         "figures": _ELSEWHERE,
         "graphs": _ELSEWHERE,
+        "learning": "`GET /v1/policy/learned` shows what it would learn, and the effect",
     }
