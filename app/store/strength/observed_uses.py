@@ -91,7 +91,7 @@ SELECT state.memory_id, state.kind, state.salience, state.multiplier, state.pace
       WHERE event.tenant_id = %(tenant)s AND event.memory_id = state.memory_id AND event.kind = 'tier'),
     CASE WHEN state.tier = 'active' THEN 'infinity' ELSE memory.created_at END) AS left_at,
   coalesce(
-    (SELECT min(later.made_at) FROM supersessions AS later
+    (SELECT min(coalesce(later.decided_at, later.made_at)) FROM supersessions AS later
       WHERE later.tenant_id = %(tenant)s AND later.superseded_id = state.memory_id AND later.status = 'active'),
     'infinity') AS superseded_at
 FROM {_COHORT} AND mod(uuid_hash_extended(state.memory_id, 0), %(one_in)s::bigint) = 0

@@ -220,9 +220,9 @@ def test_observation_ends_when_a_memory_is_archived_or_superseded(service: Servi
     now = datetime.now(UTC)
     record(service, tenant, "tier", [(ids[0], now - timedelta(days=5)), (ids[0], now - timedelta(days=2))])
     service.rows(
-        "INSERT INTO supersessions (tenant_id, memory_id, superseded_id, status, source, made_at) "
-        "VALUES (%s, %s, %s, 'active', 'caller', %s)",
-        *(tenant.tenant_id, ids[2], ids[1], now - timedelta(days=7)),
+        "INSERT INTO supersessions (tenant_id, memory_id, superseded_id, status, source, since, made_at) "
+        "VALUES (%s, %s, %s, 'active', 'caller', %s, %s)",
+        *(tenant.tenant_id, ids[2], ids[1], now, now - timedelta(days=7)),
     )
     record(service, tenant, "use", [(ids[2], now - timedelta(days=place + 1)) for place in range(40)])
     record(service, tenant, "late_use", [(ids[2], now - timedelta(days=45))])
