@@ -1,8 +1,8 @@
 """Read sheets that people have filled in, and write the page of their ratings (`ops/summaries.md`).
 
-Each rater fills in a copy of one sheet, which `python -m ops.summaries sheet` writes, and stores it as a file of its own
-in `ops/summaries/rated`; the file's name is the rater's. `python -m ops.summaries ratings` checks the files and writes
-the page.
+Each rater fills in a copy of one sheet, which `python -m ops.summaries sheet` writes, and stores the copy in
+`ops/summaries/rated`; the file's name is the rater's. `python -m ops.summaries ratings` checks the files and writes the
+page.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ GOAL: Final = 4.0
 
 HEAD: Final = """# Ratings of summaries by people
 
-<!-- written by `python -m ops.summaries ratings` from the sheets in ops/summaries/rated; a test fails if it is outdated -->
+<!-- written by `python -m ops.summaries ratings` from ops/summaries/rated; a test fails if it is outdated -->
 
-The specification asks for summaries that people rate above 4 of 5. `python -m ops.summaries sheet` writes a sheet of 50 summaries
-with their memories, and columns for four ratings from 1 to 5. Each rater fills in a copy and stores it as `ops/summaries/rated/NAME.csv`.
+The specification asks for summaries that people rate above 4 of 5. `python -m ops.summaries sheet` writes a sheet of
+50 summaries with their memories, and columns for four ratings from 1 to 5. Each rater fills in a copy and stores it as
+`ops/summaries/rated/NAME.csv`.
 """
+FOOT: Final = """Agreement is Krippendorff's alpha of raters of the same summaries: 1 is full agreement, 0 is chance.
+The tables by level and by writer contain the overall rating."""
 NOBODY: Final = "Nobody has filled in a sheet yet, so whether summaries meet the goal is unknown."
 
 
@@ -140,9 +143,9 @@ def page(paths: Sequence[Path]) -> str:
     mean = _mean(ratings, OVERALL)
     verdict = "above the goal" if mean > GOAL else "not above the goal"
     raters, summaries = len({one.rater for one in ratings}), len({one.number for one in ratings})
+    counts = f"Raters: {raters}; summaries rated: {summaries}; ratings: {len(ratings)}."
     lines = [
-        f"Raters: {raters}; summaries rated: {summaries}; ratings: {len(ratings)}. "
-        f"The mean overall rating is {mean:.2f}, {verdict} of {GOAL:g}.",
+        f"{counts} The mean overall rating is {mean:.2f}, {verdict} of {GOAL:g}.",
         "",
         *_table("criterion", [(name.removesuffix(" 1-5"), ratings, name) for name in CRITERIA]),
         "",
@@ -150,8 +153,7 @@ def page(paths: Sequence[Path]) -> str:
         "",
         *_table("written by", _groups(ratings, lambda one: one.by)),
         "",
-        "Agreement is Krippendorff's alpha of raters of the same summaries (1 is full agreement, 0 is chance). "
-        "The tables by level and by writer contain the overall rating.",
+        FOOT,
     ]
     return HEAD + "\n" + "\n".join(lines) + "\n"
 

@@ -51,7 +51,7 @@ def test_the_page_shows_means_shares_and_agreement_by_level(empty: Path, tmp_pat
 
 
 def test_agreement_is_krippendorffs_alpha(empty: Path, tmp_path: Path) -> None:
-    """By hand: 1, 1 / 2, 3 / 5, 5 / 4 alone. Observed (0 + 2 + 0) / 6, expected from all pairs of 1 1 2 3 5 5: 196 / 30."""
+    """By hand for 1 1, 2 3, 5 5 and a 4 without a pair: observed 2 / 6, expected from all pairs of the six 202 / 30."""
     one = fill(empty, tmp_path, "one", {number: (value,) * 4 for number, value in {1: 1, 2: 2, 3: 5, 4: 4}.items()})
     two = fill(empty, tmp_path, "two", {number: (value,) * 4 for number, value in {1: 1, 2: 3, 3: 5}.items()})
     read = ratings.read([one, two])

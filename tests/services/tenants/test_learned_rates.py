@@ -94,10 +94,12 @@ def test_uses_that_are_stored_give_the_rate_with_which_they_were_made(service: S
     [episodic, *others] = learned.rates
     assert [one.rate.name for one in learned.rates] == [f"kinds.{kind}" for kind in KINDS]
     assert episodic.memories >= 1_000
-    assert episodic.speed is not None and 0.2 < episodic.speed < 0.42
+    assert episodic.speed is not None
+    assert 0.2 < episodic.speed < 0.42
     assert episodic.proposed == pytest.approx(1 / rates.STEP_MAX), "one version changes a rate by a limited factor"
     assert [(one.memories, one.uses, one.speed, one.proposed) for one in others] == [(0, 0, None, 1.0)] * 4
-    assert outcome is not None and impact is not None
+    assert outcome is not None
+    assert impact is not None
     assert [(change.field, change.before, change.after) for change in outcome.changes] == [(EPISODIC, 1.0, 0.6667)]
     assert impact.memories == len(observed.since)
     assert versions(tenant) == [(1, False)], "a preview writes nothing"
