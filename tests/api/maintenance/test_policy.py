@@ -67,7 +67,7 @@ def test_versions_are_listed_by_page_latest_first(api: Api) -> None:
         params = {"limit": 2} | ({"cursor": cursor} if cursor else {})
         page = api.get(f"{PATH}/versions", params=params).json()
         seen += [one["version"] for one in page["versions"]]
-        assert all(one.keys() == {"version", "effective_at", "status"} for one in page["versions"])
+        assert all(one.keys() == {"version", "effective_at", "status", "is_learned"} for one in page["versions"])
         cursor = page["next_cursor"]
         if cursor is None:
             break
