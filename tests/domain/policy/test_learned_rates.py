@@ -78,7 +78,8 @@ def test_the_rate_behind_the_uses_is_found(case: tuple[Profile, float]) -> None:
         learned, speed = learn(*case, 2_000, seed, uses_per_day=USES_PER_DAY)
         assert learned.low is not None
         assert learned.high is not None
-        assert learned.low**2 / learned.high < speed < learned.high**2 / learned.low, "about four standard errors"
+        error = math.log(learned.high / learned.low) / (2 * 1.96)
+        assert abs(math.log(learned.learned / speed)) < 4 * error, "the interval isn't too narrow"
         errors.append(abs(speed / learned.learned - 1))
     assert sorted(errors)[1] <= 0.15
 
