@@ -120,6 +120,7 @@ docs: venv ## write the generated pages again
 	@$(BIN)/python -m ops.checks.kubernetes_pages
 	@$(BIN)/python -m ops.checks.architecture_picture
 	@$(BIN)/python -m ops.checks.licences --write
+	@$(BIN)/python -m ops.summaries ratings
 
 lock: $(UV) ## resolve the dependencies again (ARGS=--upgrade for newer ones)
 	@mkdir -p ops/locks

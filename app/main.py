@@ -16,7 +16,7 @@ from app.api.admin import dead_letters, queue, status, tenant_deletions, tenants
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
-from app.api.maintenance import consolidation, forecast, jobs, maintenance, policy, schedule, self_tests
+from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
     links,
     memories,
@@ -123,6 +123,7 @@ def build() -> ASGIApp:
         threads,
         reviews,
         self_tests,
+        learned_rates,
         policy,
         search_replays,
         categories,

@@ -51,6 +51,7 @@ STEPS: Final[dict[str, tuple[str, ...]]] = {
     "figures": (),
     "graphs": (),
     "keep_chances": (),
+    "learning": ("applied", "proposed"),
     "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
     "segments": _SEGMENTS,
     "self_tests": _TESTED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0065"
-down_revision = "0055"
+down_revision = "0062"
 
 
 def upgrade() -> None:

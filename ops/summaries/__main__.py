@@ -1,7 +1,8 @@
-"""Measure the quality of consolidation's summaries by probes, or write a sheet for people to rate.
+"""Measure the quality of consolidation's summaries by probes, write a sheet for people to rate, or read their ratings.
 
     python -m ops.summaries probes
     python -m ops.summaries sheet --output sheet.csv
+    python -m ops.summaries ratings
 
 The sheet contains summaries of the model in the settings, if they name a provider. The probes use the tests' provider,
 which is honest and simple, to show how much the checks accept.
@@ -22,18 +23,26 @@ from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.consolidation.parameters import Level
 from app.domain.consolidation.summary_checks import FAULTS, prompt
 from app.settings import Settings, settings
-from ops.summaries import probes, sheet
+from ops.summaries import probes, ratings, sheet
 from tests.provider.server import provider
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table of probes, or write the sheet."""
+    """Print the table of probes, write the sheet, or write the page of ratings."""
     parser = argparse.ArgumentParser(prog="python -m ops.summaries", description=__doc__.split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("probes", help="measure the facts of labelled groups that summaries retain")
     rated = commands.add_parser("sheet", help=f"{sheet.SUMMARIES} summaries for people to rate")
     rated.add_argument("--output", type=Path, default=Path("summaries.csv"), help="file to write (%(default)s)")
+    commands.add_parser("ratings", help="write ops/summaries.md from the filled-in sheets in ops/summaries/rated")
     given = parser.parse_args(arguments)
+    if given.command == "ratings":
+        try:
+            ratings.PAGE.write_text(ratings.page(ratings.list_sheets()), encoding="utf-8")
+        except ratings.FaultySheet as fault:
+            print(fault, file=sys.stderr)
+            return 1
+        return 0
     if given.command == "probes":
         print(_probed())
         return 0

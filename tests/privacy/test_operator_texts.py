@@ -117,7 +117,9 @@ REASONS: dict[str, str] = {
     "audit.details": "`check_details` refuses everything except whole numbers, ids and fixed words",
     "privacy_requests.identity_note": "deleted with the answer, and swept by a statement for these notes",
     "policies.body": "limits, patterns and labels that `Policy` declares; no field takes a sentence about a person",
+    "policies.author": WORDS_OF_CODE,
     "tenants.keep_calibration": "numbers by role, computed from counts of uses",
+    "tenants.learned_rates": "numbers by parameter, computed from times of uses",
     "alembic_version.version_num": WORDS_OF_CODE,
 }
 CONTENT_TABLES = {

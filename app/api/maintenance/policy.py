@@ -17,7 +17,7 @@ from app.domain.dynamics.conversion import LOSSES
 from app.domain.dynamics.timeline import Era
 from app.domain.policy import policy_diff
 from app.domain.tiers.decay_tier import DECAY_TIERS
-from app.services.tenants import policy_versions
+from app.services.tenants import learned_rates, policy_versions
 from app.services.tenants.policy_impact import LATER_DAYS, PolicyImpact
 from app.services.tenants.policy_versions import ChangeOutcome, PolicyVersion, RequestedChange
 
@@ -57,7 +57,9 @@ def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSIO
         return responses.answer(_version(policy_versions.get(caller.tenant_id, version)))
     held, waiting, latest = policy_versions.list_in_force(caller.tenant_id)
     following = {"version": waiting[0].version, "effective_at": _moment(waiting[0])} if waiting else None
-    return responses.answer(_version(held) | {"latest_version": latest, "next": following})
+    proposed = learned_rates.read_proposed(caller.tenant_id)
+    learned = None if proposed is None else {"at": proposed[0], "parameters": proposed[1]}
+    return responses.answer(_version(held) | {"latest_version": latest, "next": following, "learned": learned})
 
 
 @router.get("/versions", summary="List policy versions, latest first")
@@ -83,7 +85,7 @@ def put(caller: Maintainer, wanted: Annotated[PolicyChange, Depends(json_body(Po
     if wanted.dry_run:
         outcome, effects = policy_versions.preview_change(caller.tenant_id, change)
         latest = {"latest_version": outcome.latest_version}
-        return responses.answer(_outcome(outcome) | latest | {"effects": _effects(effects)})
+        return responses.answer(_outcome(outcome) | latest | {"effects": render_effects(effects)})
     outcome, job_id = policy_versions.write_change(caller.tenant_id, change, caller.key_id)
     latest = {"latest_version": max(outcome.latest_version, outcome.era.version)}
     return responses.answer(_outcome(outcome) | latest | {"job_id": job_id})
@@ -94,20 +96,31 @@ def _version(version: PolicyVersion) -> dict[str, Any]:
 
 
 def _render_listed(version: PolicyVersion) -> dict[str, Any]:
-    return {"version": version.era.version, "effective_at": _moment(version.era), "status": version.status}
+    return {
+        "version": version.era.version,
+        "effective_at": _moment(version.era),
+        "status": version.status,
+        "is_learned": version.is_learned,
+    }
 
 
 def _outcome(outcome: ChangeOutcome) -> dict[str, Any]:
     return {
         "version": outcome.era.version,
         "effective_at": _moment(outcome.era),
-        "changes": [{"field": one.field, "from": one.before, "to": one.after} for one in outcome.changes],
+        "changes": render_changes(outcome),
         "superseded": outcome.superseded,
         "policy": policy_diff.as_full_json(outcome.era.policy),
     }
 
 
-def _effects(effects: PolicyImpact) -> dict[str, Any]:
+def render_changes(outcome: ChangeOutcome) -> list[dict[str, Any]]:
+    """Return the changed fields with their values before and after."""
+    return [{"field": one.field, "from": one.before, "to": one.after} for one in outcome.changes]
+
+
+def render_effects(effects: PolicyImpact) -> dict[str, Any]:
+    """Return the effects of a policy on the stored memories."""
     return {
         "memories": effects.memories,
         "complete": effects.complete,

@@ -68,6 +68,9 @@ def show(
     typer.echo(f"version {found['version']}, {found['status']}, since {_moment(found['effective_at'])}")
     if following := found.get("next"):
         typer.echo(f"next: version {following['version']} from {_moment(following['effective_at'])}")
+    if learned := found.get("learned"):
+        values = ", ".join(f"{plain(name)} {value:.4g}" for name, value in learned["parameters"].items())
+        typer.echo(f"learned from uses: {values}; `ebbing policy learn` shows the effect")
     print_table(["field", "value"], [(field, shown_value(value)) for field, value in _leaves(found["policy"])])
 
 
@@ -75,8 +78,11 @@ def show(
 def versions(url: Url = None, as_json: AsJson = False) -> None:
     """List policy versions, latest first."""
     found = fetch_list(url, f"{PATH}/versions", "versions")
-    rows = ((one["version"], one["status"], _moment(one["effective_at"])) for one in found)
-    heads = ["version", "status", "effective"]
+    rows = (
+        (one["version"], one["status"], _moment(one["effective_at"]), "learned" if one.get("is_learned") else "")
+        for one in found
+    )
+    heads = ["version", "status", "effective", "author"]
     print_rows({"versions": found}, heads, rows, right=["version"], as_json=as_json)
 
 
@@ -174,6 +180,75 @@ def set_policy(
         typer.echo(f"migrating memories to it: `ebbing jobs watch {done['job_id']}` shows the progress")
 
 
+@router.command(
+    epilog=examples("ebbing policy learn", "ebbing policy learn --apply --yes", "ebbing policy learn --json")
+)
+def learn(
+    *,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Apply the proposed rates as a new policy version, after a confirmation.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn how fast memories should fade from when they were used, and show the effect."""
+    from app.cli.core.client import Api
+
+    if apply and not yes and not can_ask():
+        raise CommandFailure("no terminal to ask for confirmation: pass --yes", Code.USAGE)
+    with Api(find_connection(url)) as api:
+        found = api.call("GET", f"{PATH}/learned").body
+        if not (apply and found["changes"]):
+            _show_learned(found, as_json=as_json)
+            return
+        if not as_json:
+            _show_learned(found, as_json=False)
+        if not yes and not typer.confirm("Apply these rates?", err=True):
+            raise CommandFailure("nothing was changed")
+        done = api.call("POST", f"{PATH}/learned").body
+    if as_json:
+        print_json(done)
+        return
+    typer.echo(f"version {done['version']} applies from now on")
+    if done.get("job_id"):
+        typer.echo(f"migrating memories to it: `ebbing jobs watch {done['job_id']}` shows the progress")
+
+
+def _show_learned(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    if not found["rates"]:
+        typer.echo(f"the profile {plain(found['profile'])} has no rates that can be learned")
+        return
+    heads = ["value", "memories", "uses", "estimate", "95 % interval", "weight", "learned", "half-life", "then"]
+    print_table(["rate", *heads], [_learned_row(rate) for rate in found["rates"]], right=heads)
+    if not found["changes"]:
+        typer.echo("no change: the uses agree with the current rates, or are too few")
+        return
+    typer.echo("")
+    print_changed_fields(found["changes"])
+    for version in found["superseded"]:
+        typer.echo(f"scheduled version {version} would be superseded")
+    _show_effects(found["effects"], "now")
+
+
+def _learned_row(rate: dict[str, Any]) -> list[str]:
+    ends, days = rate["interval"], rate["half_life_days"]
+    return [
+        plain(rate["field"].removeprefix("forgetting.parameters.")),
+        f"{rate['value']:.4g}",
+        f"{rate['memories']:,}",
+        f"{rate['uses']:,}",
+        "none" if rate["estimate"] is None else f"{rate['estimate']:.4g}",
+        "none" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}",
+        f"{rate['weight']:.0%}",
+        f"{rate['learned']:.4g}",
+        *("never" if value is None else f"{value:.1f} d" for value in (days["now"], days["learned"])),
+    ]
+
+
 def can_ask() -> bool:
     """Return True if standard input is a terminal."""
     return sys.stdin.isatty()
@@ -229,9 +304,12 @@ def _show_preview(found: dict[str, Any]) -> None:
         print_changed_fields(found["changes"])
     for version in found["superseded"]:
         typer.echo(f"scheduled version {version} is superseded and won't apply")
-    effects = found["effects"]
+    _show_effects(found["effects"], _moment(found["effective_at"]))
+
+
+def _show_effects(effects: dict[str, Any], at: str) -> None:
     some = "" if effects["complete"] else "the first "
-    typer.echo(f"\n{some}{count_memories(effects['memories'])} by tier, as of {_moment(found['effective_at'])}:")
+    typer.echo(f"\n{some}{count_memories(effects['memories'])} by tier, as of {at}:")
     days = f"in {count_of(effects['later']['days'], 'day', 'days')}"
     pairs = (effects["tiers"], effects["later"])
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]

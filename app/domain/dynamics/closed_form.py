@@ -48,7 +48,7 @@ class ClosedForm(ABC):
         ops = Sql()
         return ops.text(self._level(ops, row, at, score))
 
-    def advance(self, state: State, now: float) -> State:
+    def advance(self, state: State, now: Floats | float) -> State:
         """Move the anchor; the level stays the same, because it refers to the last use."""
         return replace(state, anchored_at=when(state, now))
 

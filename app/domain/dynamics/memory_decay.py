@@ -198,7 +198,7 @@ class MemoryDecay:
         ops = Sql()
         return ops.text(ops.log(ops.minimum(ops.maximum(score, STRENGTH_MIN), 1.0)))
 
-    def advance(self, state: State, now: float) -> State:
+    def advance(self, state: State, now: Floats | float) -> State:
         """Move the anchor to the last tick up to `now`, with storage, retrieval and stability as of then."""
         return self._advanced(state, when(state, now))
 
@@ -218,6 +218,8 @@ class MemoryDecay:
             return self._consolidated(self._advanced(state, at), event)
         count = state.access_count + 1
         used = replace(self._consolidated(self._advanced(state, at), event), access_count=count, accessed_at=at)
+        if not late.any():
+            return used
         return choose(late, replace(self.advance(state, event.now), access_count=count), used)
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:

@@ -49,7 +49,7 @@ class Dynamics(Protocol):
         `DUE_MARGIN_SECONDS` or more.
         """
 
-    def advance(self, state: State, now: float) -> State:
+    def advance(self, state: State, now: Floats | float) -> State:
         """Return the rows with anchors moved to `now` (in a model with ticks, to the last tick) and equal strengths."""
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:

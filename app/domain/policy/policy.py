@@ -72,6 +72,9 @@ class Forgetting(BaseModel):
     by_category: bool = False
     """`mnemex`: scale the decay rate by the caller's categories, or by inferred ones if there are none:
     credentials 0.5, ephemeral 2."""
+    learned: Literal["off", "propose", "apply"] = "off"
+    """Learn the profile's rates of forgetting from uses, at night, once a week: `propose` shows the result with the
+    policy, `apply` also writes it as a policy version, which changes a rate by a factor of at most 1.5."""
 
     @model_validator(mode="before")
     @classmethod

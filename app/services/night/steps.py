@@ -23,7 +23,7 @@ from app.services.memories import recount
 from app.services.notes import note_preview, note_run
 from app.services.privacy import deadlines, export_requests
 from app.services.security import audit
-from app.services.tenants import quota
+from app.services.tenants import learned_rates, quota
 from app.services.tiers import (
     archive,
     cold_storage,
@@ -90,6 +90,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "exports": export_requests.run_slice,
     "figures": _run_figures_slice,
     "graphs": tenant_indexes.run_slice,
+    "learning": learned_rates.run_slice,
 }
 
 _ELSEWHERE: Final = "moves no memory to another tier"
@@ -120,4 +121,5 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "exports": _ELSEWHERE,
         "figures": _ELSEWHERE,
         "graphs": _ELSEWHERE,
+        "learning": "`GET /v1/policy/learned` shows what it would learn, and the effect",
     }

@@ -26,6 +26,7 @@ from app.store.core import database
 from app.store.core.paging import Page, page_of
 from app.store.search import recorded_searches
 from app.store.tenants import policies
+from app.store.tenants.policies import Author
 
 AHEAD_DAYS_MAX: Final = 366
 
@@ -42,10 +43,12 @@ class PolicyVersion:
         era: The version's number and policy, and the time at which it takes effect.
         status: `superseded` if a higher version takes effect at the same time or earlier, so this version never
             applies.
+        is_learned: True if its change consists of learned rates of forgetting.
     """
 
     era: Era
     status: Status
+    is_learned: bool
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class RequestedChange:
         preset: Name of a preset that is applied before the fields.
         effective_at: When the change takes effect; None for now.
         expected_version: Required latest version; None for any.
+        author: `learned` if the fields are learned rates.
     """
 
     fields: Mapping[str, Any]
     preset: str | None = None
     effective_at: datetime | None = None
     expected_version: int | None = None
+    author: Author | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,7 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
         if not outcome.is_new:
             return outcome, None
         era = outcome.era
-        policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now)
+        policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now, change.author)
         schedule.follow_policy(tx, tenant_id)
         if change.effective_at is None and not era.policy.record_searches:
             recorded_searches.delete_all(tx, tenant_id)
@@ -165,6 +170,8 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
             policies.mark_rebased(tx, tenant_id, era.version)  # an earlier rebase remains valid
         groups = sorted({name.partition(".")[0] for name in fields})  # nested names may be chosen by the tenant
         details: dict[str, Detail] = {"version": era.version, "parts": groups, "superseded": len(outcome.superseded)}
+        if change.author is not None:
+            details["author"] = change.author
         audit.append(tx, tenant_id, "policy_set", actor, details=details)
     log.info("policy_set", tenant=str(tenant_id), version=outcome.era.version, since=outcome.era.since, fields=fields)
     if change.effective_at is not None or not needs_rebase:
@@ -206,13 +213,14 @@ def _versions(tenant_id: UUID) -> list[PolicyVersion]:
     """Return all versions by number, including the default policy only if it is in force."""
     with database.tenant(tenant_id) as tx:
         eras = memory_strength.load_eras(tx, tenant_id)
+        learned = policies.list_learned(tx, tenant_id)
         now = database.now(tx).timestamp()
     times = Timeline(eras)
     current = times.at(now)
     effective = {era.version for era in times.eras}
     if current.version == DEFAULT.version:
         eras = [current, *eras]
-    return [PolicyVersion(era, _status(era, current, effective, now)) for era in eras]
+    return [PolicyVersion(era, _status(era, current, effective, now), era.version in learned) for era in eras]
 
 
 def _status(era: Era, current: Era, effective: AbstractSet[int], now: float) -> Status:

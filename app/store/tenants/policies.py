@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 from sqlalchemy import Connection, text
@@ -11,18 +11,36 @@ from sqlalchemy import Connection, text
 from app.domain.policy.policy import Policy
 from app.store.core.binary_arrays import driver_connection
 
+Author = Literal["learned"]
+"""Author of a version, if it isn't a caller or a change of defaults."""
 
-def add(tx: Connection, tenant_id: UUID, version: int, policy: Policy, effective_at: datetime | None = None) -> None:
+
+def add(
+    tx: Connection,
+    tenant_id: UUID,
+    version: int,
+    policy: Policy,
+    effective_at: datetime | None = None,
+    author: Author | None = None,
+) -> None:
     """Insert a version of a tenant's policy, effective from the given time; None means now."""
     body = policy.dump_stored()
-    values = {"tenant_id": tenant_id, "version": version, "body": body, "at": effective_at}
+    values = {"tenant_id": tenant_id, "version": version, "body": body, "at": effective_at, "author": author}
     tx.execute(_ADD, values)
 
 
 _ADD = text("""
-INSERT INTO policies (tenant_id, version, body, effective_at)
-VALUES (:tenant_id, :version, CAST(:body AS jsonb), coalesce(CAST(:at AS timestamptz), now()))
+INSERT INTO policies (tenant_id, version, body, effective_at, author)
+VALUES (:tenant_id, :version, CAST(:body AS jsonb), coalesce(CAST(:at AS timestamptz), now()), :author)
 """)
+
+
+def list_learned(tx: Connection, tenant_id: UUID) -> set[int]:
+    """Return the versions that contain learned rates written by the service."""
+    return set(tx.execute(_LEARNED, {"tenant_id": tenant_id}).scalars())
+
+
+_LEARNED = text("SELECT version FROM policies WHERE tenant_id = :tenant_id AND author = 'learned'")
 
 
 def lock(tx: Connection, tenant_id: UUID) -> None:

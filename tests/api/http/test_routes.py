@@ -114,6 +114,8 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/self-tests"): ("read", {}, 200),
     ("GET", "/v1/policy"): ("maintain", {}, 200),
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
+    ("GET", "/v1/policy/learned"): ("maintain", {}, 200),
+    ("POST", "/v1/policy/learned"): ("maintain", {}, 200),
     # The tenant hasn't consented to search recording.
     ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),
     ("POST", "/v1/policy/fit"): ("maintain", {"json": {}}, 409),

@@ -29,7 +29,8 @@ def days_ahead(days: float) -> str:
 
 def test_the_policy_in_force_is_shown_with_all_of_its_values(api: Api) -> None:
     found = api.get(PATH).json()
-    assert found.keys() == {"version", "effective_at", "status", "latest_version", "next", "policy"}
+    names = {"version", "effective_at", "status", "is_learned", "latest_version", "next", "learned", "policy"}
+    assert found.keys() == names
     assert (found["version"], found["status"], found["latest_version"], found["next"]) == (1, "in force", 1, None)
     assert found["policy"] == as_full_json(Policy())
     assert found["policy"]["forgetting"]["parameters"]["base_per_day"] == 0.1
@@ -66,7 +67,7 @@ def test_versions_are_listed_by_page_latest_first(api: Api) -> None:
         params = {"limit": 2} | ({"cursor": cursor} if cursor else {})
         page = api.get(f"{PATH}/versions", params=params).json()
         seen += [one["version"] for one in page["versions"]]
-        assert all(one.keys() == {"version", "effective_at", "status"} for one in page["versions"])
+        assert all(one.keys() == {"version", "effective_at", "status", "is_learned"} for one in page["versions"])
         cursor = page["next_cursor"]
         if cursor is None:
             break

@@ -199,3 +199,84 @@ def test_a_refusal_names_the_field_its_limit_and_value(cli: Cli, api: Stub) -> N
     done = cli("policy", "set", "--set", "forgetting.parameters.alpha=99", "--yes")
     assert done.code == 1
     assert "policy.forgetting.parameters.alpha should be less (value 99, limit 20)" in done.err
+
+
+LEARNED_RATE: dict[str, Any] = {
+    "field": "forgetting.parameters.kinds.episodic",
+    "kinds": ["episodic"],
+    "value": 1.0,
+    "memories": 2000,
+    "uses": 2845,
+    "estimate": 0.41,
+    "interval": [0.36, 0.47],
+    "weight": 0.9997,
+    "learned": 0.4101,
+    "proposed": 0.6667,
+    "half_life_days": {"now": 14.23, "learned": None},
+}
+LEARNED: dict[str, Any] = {
+    "profile": "spec",
+    "latest_version": 1,
+    "rates": [LEARNED_RATE],
+    "changes": [{"field": "forgetting.parameters.kinds.episodic", "from": 1.0, "to": 0.6667}],
+    "superseded": [4],
+}
+LEARN = "/v1/policy/learned"
+
+
+def learnable(api: Stub, **changed: Any) -> None:
+    api.replies[f"GET {LEARN}"] = Reply(200, LEARNED | {"effects": EFFECTS} | changed)
+    api.replies[f"POST {LEARN}"] = Reply(200, LEARNED | {"version": 2, "job_id": "j1"})
+
+
+def test_learned_rates_are_shown_with_their_effect_and_not_applied(cli: Cli, api: Stub) -> None:
+    learnable(api)
+    done = cli("policy", "learn")
+    shown = " ".join(done.out.split())
+    assert "kinds.episodic 1 2,000 2,845 0.41 0.36 to 0.47 100% 0.4101 14.2 d never" in shown
+    assert "forgetting.parameters.kinds.episodic 1.0 0.6667" in shown
+    assert "scheduled version 4 would be superseded" in shown
+    assert "moves 1,200 memories from active to archived" in shown
+    assert [f"{asked.method} {asked.path}" for asked in api.asked] == [f"GET {LEARN}"]
+    assert json.loads(cli("policy", "learn", "--json").out)["rates"] == [LEARNED_RATE]
+
+
+def test_learned_rates_are_applied_after_a_confirmation(cli: Cli, api: Stub) -> None:
+    learnable(api)
+    refused = cli("policy", "learn", "--apply")
+    assert (refused.code, api.asked) == (2, [])
+    assert "pass --yes" in refused.err
+    done = cli("policy", "learn", "--apply", "--yes")
+    assert "version 2 applies from now on" in done.out
+    assert "ebbing jobs watch j1" in done.out
+    assert json.loads(cli("policy", "learn", "--apply", "--yes", "--json").out)["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"changes": [], "effects": None}, "no change: the uses agree with the current rates, or are too few"),
+        ({"rates": [], "changes": [], "effects": None, "profile": "own"}, "the profile own has no rates"),
+    ],
+)
+def test_without_a_proposal_nothing_is_applied(cli: Cli, api: Stub, changed: dict[str, Any], told: str) -> None:
+    learnable(api, **changed)
+    assert told in cli("policy", "learn", "--apply", "--yes").out
+    assert {asked.method for asked in api.asked} == {"GET"}
+
+
+def test_a_learned_version_and_a_proposal_are_named(cli: Cli, api: Stub) -> None:
+    shown = {
+        "version": 3,
+        "effective_at": AT,
+        "status": "in force",
+        "latest_version": 3,
+        "policy": POLICY,
+        "next": None,
+    }
+    learned = {"learned": {"at": AT, "parameters": {"kinds.episodic": 0.7}}}
+    api.replies["GET /v1/policy"] = Reply(200, shown | learned)
+    assert "learned from uses: kinds.episodic 0.7; `ebbing policy learn` shows the effect" in cli("policy", "show").out
+    one = {"version": 3, "effective_at": AT, "status": "in force", "is_learned": True}
+    api.replies["GET /v1/policy/versions"] = Reply(200, {"versions": [one], "next_cursor": None})
+    assert f"3 in force {SHOWN_AT} learned" in " ".join(cli("policy", "versions").out.split())

@@ -64,6 +64,9 @@ SHOWN: dict[str, str] = {
     "tiers.target_active_share": (
         "services/tiers/test_keep_calibration.py::test_the_night_finds_the_threshold_of_the_target_share"
     ),
+    "forgetting.learned": (
+        "services/tenants/test_learned_rates.py::test_the_night_learns_as_the_policy_says_and_once_a_week"
+    ),
     "forgetting.by_content": "domain/strength/test_profile_hints.py::test_mnemex_weighs_by_topic",
     "forgetting.by_category": "domain/strength/test_profile_hints.py::test_mnemex_paces_by_category",
     "decay_from": "api/memories/test_live.py::test_what_fades_from_when_it_happened_is_under_its_policy_even_then",
