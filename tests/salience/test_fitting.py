@@ -47,7 +47,8 @@ def chat(folder: Path) -> Path:
 
 
 def test_a_chat_is_labelled_by_its_author_and_read_with_the_turns_before(tmp_path: Path) -> None:
-    [read] = examples.read_conversations(chat(tmp_path))
+    [(read, copies)] = examples.read_conversations(chat(tmp_path))
+    assert (copies.form, copies.labels.tolist()) == ("terse", [YES, BETWEEN, NO, NO])
     assert read.labels.tolist() == [YES, BETWEEN, NO, NO]
     assert read.roles == ("user", "assistant", "user", "assistant")
     assert read.features.shape[0] == read.salience.size == 4
@@ -65,7 +66,7 @@ def test_turns_before_are_the_nearest_two_of_the_thread(tmp_path: Path) -> None:
 
 
 def test_labelled_texts_are_read_by_half() -> None:
-    halves = [examples.read_labelled(half) for half in ("dev", "check")]
+    halves = [examples.read_labelled(half).plain for half in ("dev", "check")]
     assert sum(half.labels.size for half in halves) == len(examples.LABELLED.read_text().splitlines())
     assert all({YES, NO, BETWEEN} == set(half.labels.tolist()) for half in halves)
 

@@ -122,6 +122,7 @@ def groups(draw: st.DrawFn) -> Members:
         said_at=np.array(column(st.floats(0, 1e6))),
         threads=np.array(column(st.integers(-1, 1))),
         is_kept=np.array(column(st.booleans())),
+        is_protected=np.array(column(st.booleans())),
         days=days,
         on_day=np.array([int(np.sum(days == day)) + more[day] for day in days]),
     )
@@ -137,6 +138,7 @@ def test_nothing_that_is_preserved_is_ever_merged_away(
     taken = verdict.taken
     assert taken.sum() >= 2
     assert not (taken & found.is_kept).any()
+    assert asked or cohesion >= RULES.merged_from or not (taken & found.is_protected).any()
     assert not (found.importance[taken] > RULES.keep_importance_above).any()
     assert not (found.age_days[taken] < RULES.keep_days).any()
     for day in np.unique(found.days):
