@@ -70,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     calibrated = fitting.fit_languages(plain, read_parallel())
     if options.write:
         WEIGHTS.write_text(_format_weights(calibrated), encoding="utf-8")
+        print("\nIncrement CHANCES_VERSION in app/domain/tiers/keep_calibration.py.")
     return 0
 
 
@@ -125,7 +126,6 @@ def _format_weights(fit: Fit) -> str:
     lines = [
         "# Written by `python -m ops.salience --write`; don't edit it by hand.",
         "",
-        f"version = {keep_chance.VERSION + 1}",
         f"intercept = {fit.intercept:.4f}",
         f"stretch = {fit.stretch:.4f}",
         "",

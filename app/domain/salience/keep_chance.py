@@ -35,9 +35,6 @@ _WEIGHTS: Final = np.array([_FITTED["weights"].get(name, (0.0, 0.0)) for name in
 _INTERCEPT: Final = float(_FITTED["intercept"])
 OTHER_LANGUAGE: Final = FEATURES.index("other_language")
 _STRETCH: Final = float(_FITTED["stretch"])
-VERSION: Final = int(_FITTED["version"])
-"""Version of the chances: each night computes the chances again that an earlier version has stored. Increment it in
-`keep_weights.toml` if texts get other chances; `python -m ops.salience --write` does."""
 
 
 def join_features(rows: Floats, criteria: Floats, forms: Floats) -> Floats:

@@ -17,6 +17,9 @@ from app.domain.dynamics.ops import Floats
 from app.domain.tiers.keep_rule import SPEAKERS
 from app.domain.tiers.tier_decision import TierRules
 
+CHANCES_VERSION: Final = 2
+"""Version of the rules' chances: the night computes chances again that an earlier version has stored. Increment it if
+weights, word lists or features give texts other chances."""
 THRESHOLD_MIN: Final = 0.02
 THRESHOLD_MAX: Final = 0.6
 """Limits of a found threshold: a share alone neither keeps plain chatter, nor forgets what most likely matters."""
@@ -122,7 +125,7 @@ class KeepCalibration(msgspec.Struct, frozen=True):
         share: Share of the memories above it or protected otherwise, when it was found.
         shifts: Shift of chances in log-odds, by role; the empty role stands for memories without one.
         deleted: Number of memories that decay has deleted, which count towards a wanted share.
-        version: Version of the rules' chances that the tenant's memories have (`keep_chance.VERSION`).
+        version: Version of the rules' chances that the tenant's memories have (`CHANCES_VERSION`).
         former: The calibration before, while memories on which both differ wait to be marked for the sweep.
     """
 

@@ -1,6 +1,6 @@
 """Give keep chances to memories that an earlier version scored, in slices, before the night's sweep.
 
-After an update whose rules give other chances (`keep_chance.VERSION`), all chances of the rules are computed again.
+After an update whose rules give other chances (`CHANCES_VERSION`), all chances of the rules are computed again.
 
 Until a memory has its chance, it is judged by its salience. A chance doesn't change any strength: the sweep that
 follows only decides the tiers again.
@@ -18,7 +18,7 @@ import numpy as np
 
 from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
-from app.domain.salience import keep_chance
+from app.domain.tiers import keep_calibration
 from app.domain.tiers.keep_rule import merge_chances
 from app.services.enrichment.score_by_rules import write_chances
 from app.services.storage.memory_write import memory_write
@@ -41,7 +41,7 @@ def run_slice(tenant_id: UUID, _as_of: datetime | None, state: dict[str, Any], u
     """
     after, filled = UUID(state.get("after", NIL.hex)), 0
     with database.tenant(tenant_id) as tx:
-        is_outdated = keep_calibrations.read(tx, tenant_id).version < keep_chance.VERSION
+        is_outdated = keep_calibrations.read(tx, tenant_id).version < keep_calibration.CHANCES_VERSION
     while True:
         with database.tenant(tenant_id) as tx:
             unfilled = keep_chances.list_unfilled(tx, tenant_id, after, ROWS, again=is_outdated)
@@ -51,7 +51,7 @@ def run_slice(tenant_id: UUID, _as_of: datetime | None, state: dict[str, Any], u
         finished = len(unfilled) < ROWS
         if finished and is_outdated:
             with database.tenant(tenant_id) as tx:
-                keep_calibrations.write_version(tx, tenant_id, keep_chance.VERSION)
+                keep_calibrations.write_version(tx, tenant_id, keep_calibration.CHANCES_VERSION)
         if finished or time.monotonic() >= until:
             return Step(filled, {"after": after.hex}, finished)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
-from app.domain.salience import keep_chance
+from app.domain.tiers import keep_calibration
 from app.services.enrichment import keep_chance_fill
 from app.services.memories import memories
 from app.services.memories.explanation import explain_tier
@@ -128,7 +128,7 @@ def test_chances_of_an_earlier_version_are_computed_again_once(
     service.rows("UPDATE memory_state SET keep_chance = 0.5, next_due_at = 'infinity'")
     assert fill(tenant) == (0, 1), "the tenant's chances have the current version"
     assert chances(service, ids) == [0.5, 0.5]
-    monkeypatch.setattr(keep_chance, "VERSION", keep_chance.VERSION + 1)
+    monkeypatch.setattr(keep_calibration, "CHANCES_VERSION", keep_calibration.CHANCES_VERSION + 1)
     monkeypatch.setattr(keep_chance_fill, "ROWS", 1)
     first = keep_chance_fill.run_slice(tenant.tenant_id, None, {}, time.monotonic())
     assert (first.done, first.finished) == (1, False)
@@ -151,7 +151,7 @@ def test_a_summary_keeps_the_chance_of_a_source_that_is_gone(
         "VALUES (%s, %s, %s, 'summarises', 1, 'consolidation')",
         *(tenant.tenant_id, summary, source),
     )
-    monkeypatch.setattr(keep_chance, "VERSION", keep_chance.VERSION + 1)
+    monkeypatch.setattr(keep_calibration, "CHANCES_VERSION", keep_calibration.CHANCES_VERSION + 1)
     fill(tenant)
     assert chances(service, [summary]) == [pytest.approx(0.6)]
 
