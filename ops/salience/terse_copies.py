@@ -1,4 +1,4 @@
-"""Write a text as somebody in a hurry would: without function words, capitals and final punctuation, and mistyped.
+"""Write a terse copy of a text: without function words, capitals and final punctuation, and mistyped.
 
 Copies of labelled memories in this form keep the labels. Weights that are fitted to both depend less on words that
 hurried writers omit or mistype.

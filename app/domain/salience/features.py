@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from app.domain.data_files import read_table
 from app.domain.salience.criteria import ScoringEvidence
-from app.domain.salience.joined_letters import is_joined
+from app.domain.text.joined_letters import is_joined
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Measure the form of a text and its relation to the turns before it, for the chance that it should be kept.
 
-The word classes and the labels of the features are in `lexicon_keep.toml`, the classes of other languages in
-`lexicon_keep_languages.toml`, the fitted weights in `keep_weights.toml`.
+The word classes, in English and other languages, and the labels of the features are in `lexicon_keep.toml`, the fitted
+weights in `keep_weights.toml`.
 A text has the same features in every batch: only the memory itself and the turns before it in its thread count.
 """
 
@@ -18,8 +18,8 @@ from app.domain.ingest.roles import infer_role
 from app.domain.salience.criteria import ScoringEvidence
 from app.domain.salience.entities import ENTITIES_MAX, entities
 from app.domain.salience.features import Floats
-from app.domain.salience.joined_letters import JOINED_LETTERS, is_joined
 from app.domain.salience.split_texts import SplitTexts
+from app.domain.text.joined_letters import JOINED_LETTERS, is_joined
 from app.domain.text.words import STOP_WORDS
 
 _TABLE: Final = read_table(__package__, "lexicon_keep.toml")
@@ -27,7 +27,7 @@ _CLASSES: Final[dict[str, frozenset[str]]] = {
     name: frozenset(words.split()) for name, words in _TABLE["classes"].items()
 }
 _REQUEST: Final = _CLASSES.pop("request")
-_OTHERS: Final = read_table(__package__, "lexicon_keep_languages.toml")
+_OTHERS: Final = _TABLE["other_languages"]
 LABELS: Final[dict[str, str]] = _TABLE["labels"]
 """Labels of the features, for people."""
 
