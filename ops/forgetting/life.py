@@ -18,7 +18,8 @@ from app.domain.ingest.memory import MemoryIn
 from app.domain.ingest.uses import Touches, Use, session_digest
 from app.domain.policy.policy import Policy
 from app.domain.recall.request import WINDOW_MESSAGES, Message, RecallRequest
-from app.domain.tiers import tier_decision
+from app.domain.tiers import keep_rule, tier_decision
+from app.domain.tiers.keep_calibration import THRESHOLD_MAX
 from app.services.evaluation import simulated_time
 from app.services.recall import recall
 from app.services.strength import memory_strength
@@ -41,9 +42,9 @@ Say = Callable[[float], object]
 """Progress callback: receives the share done, 0 to 1."""
 
 _NIGHT, _QUESTIONS = timedelta(hours=2), timedelta(hours=12)
-_NIGHTLY: Final = ("sweep", "expire", "consolidate", "archive", "cold", "delete")
-"""The steps of a night that move, merge or delete memories. The others check, report or ask a model; self-tests, which
-strengthen what they find, would cost most of the time."""
+_NIGHTLY: Final = ("calibration", "sweep", "expire", "consolidate", "archive", "cold", "delete")
+"""The steps of a night that move, merge or delete memories, or decide which. The others check, report or ask a model;
+self-tests, which strengthen what they find, would cost most of the time."""
 _IDLE_NIGHTS: Final = 4
 """While nothing is used, nights are this many times as far apart: strength doesn't depend on them."""
 _PAGE: Final = 5000
@@ -80,6 +81,8 @@ class Worth:
 
     Attributes:
         protected: True if a rule of the policy protects the memory from decay.
+        rank: Order of protected memories, 0 to 1: the keep chance, up to the highest threshold that a target share
+            finds; 1 if the memory is protected otherwise.
         strength: Strength under the tenant's profile, 0 to 1.
         salience: Salience, 0 to 1.
         active: True if the memory is in the active tier.
@@ -87,6 +90,7 @@ class Worth:
     """
 
     protected: Bools
+    rank: Floats
     strength: Floats
     salience: Floats
     active: Bools
@@ -109,7 +113,8 @@ class Life:
         count = len(self.memories)
         accepted = np.array([moment.timestamp() for moment in self.moments])
         self.worth = Worth(
-            np.zeros(count, bool), np.zeros(count), np.zeros(count), np.zeros(count, bool), used=accepted
+            *(np.zeros(count, bool), np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count, bool)),
+            used=accepted,
         )
         self._chance = np.random.default_rng(plan.seed)
         self._next_night = self.moments[0].replace(hour=0, minute=0, second=0, microsecond=0) + _NIGHT
@@ -155,6 +160,9 @@ class Life:
             rows = np.array([self.places[memory_id] for memory_id in stored.ids if memory_id in self.places], np.intp)
             state = memory_strength.advance_to_era(stored, times, now).state
             seen = memory_strength.evaluate_strength(era, state, now)
+            by_chance = self.policy.rules.judge_keep(facts.keep, state).by_chance
+            chance = np.minimum(keep_rule.shifted(facts.keep, state.salience), THRESHOLD_MAX)
+            self.worth.rank[rows] = np.where(by_chance, chance, 1.0)[known]
             may_move = tier_decision.may_move(self.policy.rules, facts, state, now, seen)
             self.worth.protected[rows] = ~may_move[known]
             self.worth.strength[rows] = seen.strength[known]

@@ -31,7 +31,8 @@ questions:
 Each method orders the memories by what it would keep. The curve shows recall@10 of searches over the first share of
 this order, relative to searches over all memories. Methods:
 
-  spec, mnemex, …  a profile: protected memories first, then by strength, both as of the time of the questions
+  spec, mnemex, …  a profile: protected memories first, by keep chance (as a falling tiers.target_active_share gives
+                   them up), then the others by strength, both as of the time of the questions
   lru, ttl         the memories used, or accepted, last
   random           any order; the mean of three
   salience         by the salience of the rules

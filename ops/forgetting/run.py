@@ -11,7 +11,7 @@ import numpy as np
 from ops.forgetting import curves
 from ops.forgetting.asking import AskedTenant, ask_tenant
 from ops.forgetting.curves import SHARES, Bools, Floats, Order
-from ops.forgetting.life import Life, Plan, Usage
+from ops.forgetting.life import Life, Plan, Usage, Worth
 from ops.recall.dataset import Conversation, Question, Size
 
 Say = Callable[[str, float], object]
@@ -125,7 +125,7 @@ def _measure_talk(
         orders = {}
         for profile in wanted.profiles:
             life = lived(usage, profile)
-            orders[profile] = [curves.order_by(life.worth.protected, life.worth.strength)]
+            orders[profile] = [_order_kept(life.worth)]
             kept = np.array(curves.evidence_kept(asked.evidence, life.worth.active))
             found = ask_tenant(life, questions, asked.evidence)
             talk.own[profile] = Own(life.count_active(), kept, found, asked.recall(life.worth.active))
@@ -151,6 +151,11 @@ def _live(conversation: Conversation, plan: Plan, say: Say, usage: Usage, profil
     life = Life(conversation, plan.profile(profile or "spec"), plan, name)
     life.live(usage, nights=profile is not None, say=lambda share: say(name, share))
     return life
+
+
+def _order_kept(worth: Worth) -> Order:
+    """Return the order in which a policy keeps memories while its target share falls: protected ones by their rank."""
+    return curves.order_by(worth.protected, np.where(worth.protected, worth.rank, 0.0), worth.strength)
 
 
 def _fixed_orders(life: Life, asked: AskedTenant, seed: int) -> dict[str, list[Order]]:

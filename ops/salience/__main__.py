@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from app.domain.salience import keep_chance
 from app.domain.salience.features import Floats
 from app.domain.tiers.keep_rule import SALIENCE_SLOPE
 from app.domain.tiers.protection import KEEP_ABOVE
 from ops.salience import figures, fitting
-from ops.salience.examples import Group, read_conversations, read_labelled
+from ops.salience.examples import Group, read_conversations, read_labelled, read_parallel
 from ops.salience.fitting import Fit
 
 WEIGHTS: Final = Path(keep_chance.__file__).with_name("keep_weights.toml")
@@ -37,9 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("datasets", nargs="+", type=Path)
     parser.add_argument("--write", action="store_true", help="replace the weights in app/domain/salience")
     options = parser.parse_args(arguments)
-    talks = [group for path in options.datasets for group in read_conversations(path)]
-    groups = [*talks, read_labelled("dev")]
-    by_talk = fitting.predict_left_out(groups, lambda group: f"{group.dataset} {group.name}")[: len(talks)]
+    pairs = [pair for path in options.datasets for pair in read_conversations(path)]
+    talks, copies = [pair.plain for pair in pairs], [pair.terse for pair in pairs]
+    groups = [*talks, *copies, *read_labelled("dev")]
+    all_by_talk = fitting.predict_left_out(groups, lambda group: f"{group.dataset} {group.name}")
+    by_talk, of_copies = all_by_talk[: len(talks)], all_by_talk[len(talks) : len(talks) + len(copies)]
     by_set = fitting.predict_left_out(groups, lambda group: group.dataset)[: len(talks)]
     for name, scores in (
         ("salience of the rules", [group.salience for group in talks]),
@@ -48,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         ("as shipped", [keep_chance.chances(group.features) for group in talks]),
     ):
         _show_areas(name, talks, scores)
+    _show_areas("terse copies of short memories, conversation left out", copies, of_copies)
     intercept, slope = fitting.calibrate(talks, by_talk)
     if len(talks) > 1:
         unfitted = fitting.calibrate_left_out(talks, by_talk)
@@ -58,12 +63,26 @@ def main(arguments: Sequence[str]) -> int:
     _, by_salience = fitting.calibrate(talks, [group.salience for group in talks])
     print(f"\nlog-odds of mattering that a salience higher by 1 adds: {by_salience:.1f} (shipped {SALIENCE_SLOPE:g})")
     fit = fitting.fit_weights(groups)
-    checked = read_labelled("check")
+    checked = read_labelled("check").plain
     _show_areas("labelled texts, other half", [checked], [fit.odds(checked.features)])
+    plain = Fit(intercept + slope * fit.intercept, slope * fit.weights, fit.means)
+    _show_languages(plain)
+    calibrated = fitting.fit_languages(plain, read_parallel())
     if options.write:
-        calibrated = Fit(intercept + slope * fit.intercept, slope * fit.weights, fit.means)
         WEIGHTS.write_text(_format_weights(calibrated), encoding="utf-8")
+        print("\nIncrement CHANCES_VERSION in app/domain/tiers/keep_calibration.py.")
     return 0
+
+
+def _show_languages(fit: Fit) -> None:
+    """Print how much the chances of translated statements differ from those in English, in log-odds."""
+    parallel = read_parallel()
+    english = fit.odds(parallel["en"])
+    print("\nlog-odds of translations, fitted without the language: mean, spread, correlation with English")
+    for name, features in parallel.items():
+        others = {each: rows for each, rows in parallel.items() if each != name or each == "en"}
+        odds = fitting.fit_languages(fit, others).odds(features)
+        print(f"  {name:4} {odds.mean():6.2f} {odds.std():6.2f} {np.corrcoef(odds, english)[0, 1]:6.2f}")
 
 
 def _show_areas(name: str, groups: Sequence[Group], scores: Sequence[Floats]) -> None:
@@ -108,6 +127,7 @@ def _format_weights(fit: Fit) -> str:
         "# Written by `python -m ops.salience --write`; don't edit it by hand.",
         "",
         f"intercept = {fit.intercept:.4f}",
+        f"stretch = {fit.stretch:.4f}",
         "",
         "[weights]  # feature = [weight, mean]",
     ]

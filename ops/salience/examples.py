@@ -1,13 +1,17 @@
-"""Labelled memories: conversations with questions, chats with labels, and the texts in `tests/salience`."""
+"""Labelled memories: conversations with questions, chats with labels, and the texts in `tests/salience`.
+
+Each group comes with terse copies of its short memories, in a group of its own.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,10 +23,13 @@ from app.domain.salience.keep_features import TURNS_BEFORE
 from app.domain.salience.rules import judge, measure_features
 from ops.recall.dataset import Conversation, Memory
 from ops.recall.readers.choice import choose
+from ops.salience.terse_copies import write_tersely
 
+PARALLEL: Final = Path(__file__).parents[2] / "tests" / "salience" / "parallel.toml"
 LABELLED: Final = Path(__file__).parents[2] / "tests" / "salience" / "labelled.jsonl"
 NO, YES, BETWEEN = 0, 1, -1
 """Labels: doesn't matter, matters, and neither, which is left out."""
+_SEED: Final = 1
 _MATTERS, _HARDLY = 0.3, 0.15
 _MARK = re.compile(r"\s*->->[\s\d,]*$")
 """Numbering that BEAM's authors left at the end of messages; no service ever receives one."""
@@ -39,6 +46,7 @@ class Group:
         labels: `NO`, `YES` or `BETWEEN` for each memory, shape (n,).
         features: The features of the keep chance, shape (n, k).
         salience: The salience of the rules, shape (n,).
+        form: `terse` for the terse copies of a plain group.
     """
 
     dataset: str
@@ -47,6 +55,7 @@ class Group:
     labels: npt.NDArray[np.int8]
     features: Floats
     salience: Floats
+    form: Literal["plain", "terse"] = "plain"
 
     def select(self, rows: npt.NDArray[np.bool_]) -> Group:
         """Return these memories only."""
@@ -56,7 +65,14 @@ class Group:
         )
 
 
-def read_conversations(path: Path) -> Iterator[Group]:
+class Pair(NamedTuple):
+    """A group and its terse copies."""
+
+    plain: Group
+    terse: Group
+
+
+def read_conversations(path: Path) -> Iterator[Pair]:
     """Yield the conversations of a dataset in any format of `ops.recall`.
 
     A chat whose memories have the field `matters` is labelled by it: 0 doesn't matter, 2 and 3 do. In other
@@ -68,7 +84,7 @@ def read_conversations(path: Path) -> Iterator[Group]:
         yield _group(path.name.split(".")[0], conversation, marks)
 
 
-def read_labelled(half: str) -> Group:
+def read_labelled(half: str) -> Pair:
     """Return one half of the texts labelled with criteria: from 0.3 a salience matters, below 0.15 it doesn't."""
     items = [msgspec.json.decode(line) for line in LABELLED.read_bytes().splitlines()]
     chosen = [item for item in items if item["half"] == half]
@@ -76,6 +92,15 @@ def read_labelled(half: str) -> Group:
     rated = [sum(item[name] for name in ("emotional", "novelty", "actionable", "personal")) / 40 for item in chosen]
     labels = [YES if value >= _MATTERS else NO if value < _HARDLY else BETWEEN for value in rated]
     return _measured("labelled", half, evidence, labels)
+
+
+def read_parallel() -> dict[str, Floats]:
+    """Return the features of the statements of `tests/salience/parallel.toml`, by language, in one order."""
+    statements: list[dict[str, str]] = tomllib.loads(PARALLEL.read_text(encoding="utf-8"))["statement"]
+    return {
+        language: measure_features([ScoringEvidence(each[language], role="user") for each in statements])
+        for language in statements[0]
+    }
 
 
 def list_evidence(memories: Sequence[Memory]) -> list[ScoringEvidence]:
@@ -91,7 +116,7 @@ def list_evidence(memories: Sequence[Memory]) -> list[ScoringEvidence]:
     return evidence
 
 
-def _group(dataset: str, conversation: Conversation, marks: Mapping[str, int]) -> Group:
+def _group(dataset: str, conversation: Conversation, marks: Mapping[str, int]) -> Pair:
     if marks:
         labels = [
             NO if marks[each.id] == 0 else YES if marks[each.id] >= 2 else BETWEEN for each in conversation.memories
@@ -108,7 +133,22 @@ def _read_marks(path: Path, conversation: Conversation) -> dict[str, int]:
     return {memory["id"]: memory["matters"] for memory in memories if "matters" in memory}
 
 
-def _measured(dataset: str, name: str, evidence: Sequence[ScoringEvidence], labels: Iterable[int]) -> Group:
+def _measured(dataset: str, name: str, evidence: Sequence[ScoringEvidence], labels: Sequence[int]) -> Pair:
+    random = np.random.default_rng(_SEED)
+    copies = [
+        (replace(each, text=terse), label)
+        for each, label in zip(evidence, labels, strict=True)
+        if (terse := write_tersely(each.text, random)) is not None
+    ]
+    return Pair(
+        _build_group(dataset, name, evidence, labels),
+        replace(
+            _build_group(dataset, name, [each for each, _ in copies], [label for _, label in copies]), form="terse"
+        ),
+    )
+
+
+def _build_group(dataset: str, name: str, evidence: Sequence[ScoringEvidence], labels: Iterable[int]) -> Group:
     return Group(
         dataset,
         name,

@@ -1,13 +1,17 @@
-"""Fit a regularised logistic regression to groups of labelled memories, and predict groups that it hasn't seen."""
+"""Fit a regularised logistic regression to groups of labelled memories, and predict groups that it hasn't seen.
+
+The labelled memories are English, so the weights of other languages are set by translated statements instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from app.domain.salience import keep_chance
 from app.domain.salience.features import Floats
 from ops.salience.examples import BETWEEN, YES, Group
 
@@ -17,6 +21,14 @@ SETS: Final[dict[str, float]] = {"labelled": 0.5}
 """Share of a dataset's weight; 1 if it isn't listed. The labelled texts are few, and no conversations."""
 
 
+TERSE: Final = 0.2
+"""Weight of a dataset's terse copies as a share of the dataset's: more of it ranks terse texts better, others worse."""
+LANGUAGES: Final = ("rules.foreign", "other_language", "joined_script")
+"""Features whose weights `fit_languages` sets."""
+UNFITTED: Final = tuple(keep_chance.FEATURES.index(name) for name in (*LANGUAGES, "rules.unknown"))
+"""Places of the features about a text's language, too rare in the datasets to be fitted there."""
+
+
 class Fit(NamedTuple):
     """A linear predictor.
 
@@ -24,20 +36,26 @@ class Fit(NamedTuple):
         intercept: Log-odds of a memory with average features.
         weights: Weight of each feature, shape (k,).
         means: Mean of each feature, shape (k,).
+        stretch: Factor on the log-odds of texts in other languages.
     """
 
     intercept: float
     weights: Floats
     means: Floats
+    stretch: float = 1.0
 
     def odds(self, features: Floats) -> Floats:
         """Return the log-odds of each memory, shape (n,)."""
         predicted: Floats = self.intercept + (features - self.means) @ self.weights
-        return predicted
+        if self.stretch == 1:
+            return predicted
+        return np.where(features[:, keep_chance.OTHER_LANGUAGE] > 0, self.stretch * predicted, predicted)
 
 
 def fit_weights(groups: Sequence[Group], strength: float = STRENGTH) -> Fit:
     """Fit weights to these groups; each dataset counts alike, and within it those that matter and the others.
+
+    The features about a text's language get no weight.
 
     Args:
         strength: Inverse of the penalty.
@@ -45,21 +63,44 @@ def fit_weights(groups: Sequence[Group], strength: float = STRENGTH) -> Fit:
     rated = [group.select(group.labels != BETWEEN) for group in groups]
     features = np.vstack([group.features for group in rated])
     labels = np.concatenate([group.labels for group in rated])
-    sets = np.concatenate([[group.dataset] * group.labels.size for group in rated])
+    sets = np.concatenate([[f"{group.form} {group.dataset}"] * group.labels.size for group in rated])
     counts = np.zeros(labels.size)
     for name in sorted(set(sets.tolist())):
         for label in (0, 1):
             chosen = (sets == name) & (labels == label)
-            counts[chosen] = SETS.get(name, 1.0) / max(chosen.sum(), 1)
+            form, dataset = name.split(" ", 1)
+            share = SETS.get(dataset, 1.0) * (TERSE if form == "terse" else 1.0)
+            counts[chosen] = share / max(chosen.sum(), 1)
     counts /= counts.sum()
     means = np.average(features, axis=0, weights=counts)
     spread = np.sqrt(np.average((features - means) ** 2, axis=0, weights=counts))
     varies = spread > 1e-6
+    varies[[place for place in UNFITTED if place < varies.size]] = False
     scaled = (features[:, varies] - means[varies]) / spread[varies]
     model = LogisticRegression(C=strength, max_iter=1000).fit(scaled, labels, sample_weight=counts)
     weights = np.zeros(means.size)
     weights[varies] = model.coef_[0] / spread[varies]
     return Fit(float(model.intercept_[0]), weights, means)
+
+
+def fit_languages(fit: Fit, parallel: Mapping[str, Floats]) -> Fit:
+    """Return the fit with a stretch and weights of `LANGUAGES`, so that a statement has similar odds in every language.
+
+    The stretch is the ratio of the standard deviations of the odds in English and in the other languages.
+
+    Args:
+        parallel: Features of the same statements in several languages, one of them `en`, shape (n, k) each.
+    """
+    places = UNFITTED[: len(LANGUAGES)]
+    others = [name for name in parallel if name != "en"]
+    english, odds = fit.odds(parallel["en"]), [fit.odds(parallel[name]) for name in others]
+    stretch = float(english.std() / np.mean([each.std() for each in odds]))
+    missing = np.concatenate([english / stretch - each for each in odds])
+    marks = np.vstack([parallel[name][:, places] for name in others])
+    weights, means = fit.weights.copy(), fit.means.copy()
+    weights[list(places)] = np.linalg.lstsq(marks, missing, rcond=None)[0]
+    means[list(places)] = 0.0
+    return Fit(fit.intercept, weights, means, stretch)
 
 
 def predict_left_out(groups: Sequence[Group], key: Callable[[Group], str]) -> list[Floats]:

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.domain.salience.keep_chance import FEATURES
 from ops.recall.readers.choice import choose
 from ops.salience import __main__ as command
 from ops.salience import examples, figures, fitting
 from ops.salience.examples import BETWEEN, NO, YES, Group
+from ops.salience.fitting import Fit
+from ops.salience.terse_copies import write_tersely
 
 SAID = [
     ("user", "I moved to Porto on 3 May and my doctor is Ines Okafor.", 3),
@@ -47,7 +50,8 @@ def chat(folder: Path) -> Path:
 
 
 def test_a_chat_is_labelled_by_its_author_and_read_with_the_turns_before(tmp_path: Path) -> None:
-    [read] = examples.read_conversations(chat(tmp_path))
+    [(read, copies)] = examples.read_conversations(chat(tmp_path))
+    assert (copies.form, copies.labels.tolist()) == ("terse", [YES, BETWEEN, NO, NO])
     assert read.labels.tolist() == [YES, BETWEEN, NO, NO]
     assert read.roles == ("user", "assistant", "user", "assistant")
     assert read.features.shape[0] == read.salience.size == 4
@@ -65,7 +69,7 @@ def test_turns_before_are_the_nearest_two_of_the_thread(tmp_path: Path) -> None:
 
 
 def test_labelled_texts_are_read_by_half() -> None:
-    halves = [examples.read_labelled(half) for half in ("dev", "check")]
+    halves = [examples.read_labelled(half).plain for half in ("dev", "check")]
     assert sum(half.labels.size for half in halves) == len(examples.LABELLED.read_text().splitlines())
     assert all({YES, NO, BETWEEN} == set(half.labels.tolist()) for half in halves)
 
@@ -120,3 +124,28 @@ def test_the_command_shows_figures_and_writes_only_on_request(
     assert command.main([str(folder), "--write"]) == 0
     assert weights.read_text().startswith("# Written by")
     assert "conversation left out" in capsys.readouterr().out
+
+
+def test_terse_copies_omit_function_words_and_repeat_themselves() -> None:
+    text = "I have moved to Porto, and the doctor is Ines Okafor."
+    first, second = (write_tersely(text, np.random.default_rng(3)) for _ in range(2))
+    assert first == second
+    assert first is not None
+    assert not {"i", "have", "to", "and", "the", "is"} & set(first.lower().split())
+    assert len(first.split()) == 5
+    assert write_tersely("I am", np.random.default_rng(3)) is None
+    assert write_tersely("word " * 61, np.random.default_rng(3)) is None
+
+
+def test_other_languages_get_the_odds_of_english() -> None:
+    parallel = examples.read_parallel()
+    plain = Fit(-1.0, np.zeros(len(FEATURES)), np.zeros(len(FEATURES)))
+    plain.weights[[FEATURES.index(name) for name in ("figures", "figure_rate", "own", "brief")]] = (1, 1, 1, -2)
+    fitted = fitting.fit_languages(plain, parallel)
+    english = fitted.odds(parallel["en"])
+    assert english == pytest.approx(plain.odds(parallel["en"]))
+    for name in ("de", "zh", "ko"):
+        before, after = (abs(fit.odds(parallel[name]).mean() - english.mean()) for fit in (plain, fitted))
+        assert after < before + 0.1
+    pooled = [np.mean([fit.odds(parallel[name]).std() for name in parallel if name != "en"]) for fit in (plain, fitted)]
+    assert abs(pooled[1] - english.std()) <= abs(pooled[0] - english.std()) + 1e-9

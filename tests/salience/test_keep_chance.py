@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tomllib
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,7 +18,12 @@ from app.domain.salience.criteria import Turn
 from app.domain.salience.keep_chance import FEATURES, REASONS
 from app.domain.salience.keep_features import CONTEXT, LABELS, TEXT
 from app.domain.salience.rules import explain_keep_chance, measure_features
+from app.domain.tiers.keep_calibration import CHANCES_VERSION
+from app.domain.tiers.protection import KEEP_ABOVE
 
+PARALLEL = Path(__file__).with_name("parallel.toml")
+CHANCES = {2: "0803576d7e5c9597"}
+"""Digest of the chances of the translated statements, by their version."""
 HOSTILE = Path(__file__).with_name("hostile.jsonl")
 QUESTION = Turn("Which day suits you for the boiler, and who lets the plumber in?", role="assistant")
 
@@ -108,3 +115,39 @@ def test_every_weight_belongs_to_a_feature_with_a_label() -> None:
     assert weights.keys() <= set(FEATURES)
     assert {*TEXT, *CONTEXT} <= LABELS.keys()
     assert np.isfinite(list(weights.values())).all()
+
+
+def test_other_chances_have_another_version() -> None:
+    statements = tomllib.loads(PARALLEL.read_text(encoding="utf-8"))["statement"]
+    rated = judge([ScoringEvidence(text, role="user") for each in statements for text in each.values()])
+    rounded = [round(each.keep_chance, 2) for each in rated]
+    digest = hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:16]
+    assert {CHANCES_VERSION: digest} == CHANCES, "increment CHANCES_VERSION, so that stored chances are computed again"
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es", "it", "pt", "zh", "ja", "ko"])
+def test_translated_statements_have_chances_in_the_range_of_english(language: str) -> None:
+    statements = tomllib.loads(PARALLEL.read_text(encoding="utf-8"))["statement"]
+    chances = [chance(each[language]) for each in statements]
+    half = len(chances) // 2
+    matters, passing = chances[:half], chances[half:]
+    assert sum(each > KEEP_ABOVE for each in matters) >= half - 1
+    assert fmean(matters) > fmean(passing) + 0.2
+    english = fmean(chance(each["en"]) for each in statements[:half])
+    assert fmean(matters) == pytest.approx(english, abs=0.25)
+
+
+def test_a_name_in_another_script_does_not_change_the_language_of_a_text() -> None:
+    features = measure_features(
+        [ScoringEvidence("I met Ms 田中 in Tokyo on 3 May."), ScoringEvidence("東京で田中さんに会いました。")]
+    )
+    assert features[:, FEATURES.index("joined_script")].tolist() == [0, 1]
+
+
+def test_letters_count_as_words_where_spaces_do_not_separate_them() -> None:
+    short, long = (
+        measure_features([ScoringEvidence(text)])[0, FEATURES.index("brief")]
+        for text in ("谢谢", "我妹妹六月十四日在波尔图结婚我答应了在婚礼上致辞。")
+    )
+    assert short > 0.9
+    assert long < 0.2

@@ -1,7 +1,8 @@
 """Choose the action for a group of similar memories, by seed 004's table (§3.3) or by mnemex's cohesion rule.
 
 Preserved memories (§3.4) are only ever linked: memories that are important, marked as never to be forgotten, under a
-legal hold or recent, and one memory per day and subject.
+legal hold or recent, and one memory per day and subject. Memories that the policy protects from decay are merged only
+in groups that say nearly the same: a summary loses details, and the archive hides what decay may not hide.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Members:
         said_at: Seconds since 1970: the caller's timestamp, or the time of acceptance if there is none.
         threads: Equal numbers for equal threads; `NO_THREAD` for none.
         is_kept: The memory is marked as never to be forgotten, is under a legal hold, or was used after that moment.
+        is_protected: Its salience or keep chance protects the memory from decay.
         days: Equal numbers for equal local dates of the group's subject.
         on_day: Number of active memories with the same subject and date, including the group's.
     """
@@ -45,6 +47,7 @@ class Members:
     said_at: Floats
     threads: npt.NDArray[np.integer[Any]]
     is_kept: npt.NDArray[np.bool_]
+    is_protected: npt.NDArray[np.bool_]
     days: npt.NDArray[np.integer[Any]]
     on_day: npt.NDArray[np.integer[Any]]
 
@@ -81,7 +84,11 @@ def decide_group(
         by_cohesion: Decide by cohesion instead of the table.
     """
     verdict = _by_cohesion(rules, members, cohesion, level) if by_cohesion else _by_table(rules, members, level)
-    return verdict if verdict.action is None or verdict.action == "link" else _spare_preserved(rules, members, verdict)
+    if verdict.action is None or verdict.action == "link":
+        return verdict
+    if cohesion < rules.merged_from:
+        members = replace(members, is_kept=members.is_kept | members.is_protected)
+    return _spare_preserved(rules, members, verdict)
 
 
 def approve_verdict(rules: Consolidation, members: Members, level: Level) -> GroupVerdict:

@@ -50,7 +50,8 @@ class Consolidation:
     """Rule that chooses a group's action: seed 004's table, or the cohesion of its memories. By default `mnemex` uses
     cohesion and the other profiles use the table."""
     merged_from: Share = 0.9
-    """With `cohesion`: minimum mean cosine for merging a group without approval."""
+    """Minimum mean cosine for merging memories that their salience or keep chance protects from decay; with `cohesion`,
+    also for merging any group without approval."""
     asked_from: Share = 0.75
     """With `cohesion`: minimum mean cosine for proposing a merge, which needs approval. Less similar groups stay
     separate."""

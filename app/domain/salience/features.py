@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from app.domain.data_files import read_table
 from app.domain.salience.criteria import ScoringEvidence
+from app.domain.text.joined_letters import is_joined
 
 Floats = npt.NDArray[np.float64]
 
@@ -212,8 +213,9 @@ def tokens_of(text: str) -> list[str]:
 def _row(evidence: ScoringEvidence, text: str, tokens: list[str]) -> list[float]:
     row = [0.0] * len(PLACE)
     japanese = not text.isascii() and _JAPANESE_LETTERS.search(text) is not None
+    joined = japanese or is_joined(text)
     all_tokens = tokens if text is evidence.text else tokens_of(evidence.text)
-    foreign = japanese or is_foreign(all_tokens)
+    foreign = joined or is_foreign(all_tokens)
     if japanese:
         for word in set(_JAPANESE_WORD.findall(text)):
             _add(row, *_JAPANESE[word])
@@ -232,7 +234,7 @@ def _row(evidence: ScoringEvidence, text: str, tokens: list[str]) -> list[float]
     elif not tokens:
         row[PLACE["unknown"]] = 0.4
     row[PLACE["long"]] = _ramp(len(text), 300, 2000)
-    content = len(text) / 8 if japanese else sum([len(token) > 3 for token in all_tokens])
+    content = len(text) / (8 if japanese else 5) if joined else sum([len(token) > 3 for token in all_tokens])
     _weigh_form(text, tokens, row, content)
     _weigh_circumstances(evidence, row)
     return row

@@ -33,6 +33,8 @@ _FITTED: Final[dict[str, Any]] = read_table(__package__, "keep_weights.toml")
 _WEIGHTS: Final = np.array([_FITTED["weights"].get(name, (0.0, 0.0)) for name in FEATURES], dtype=np.float64)
 """Weight and mean of each feature; a feature that isn't listed has none."""
 _INTERCEPT: Final = float(_FITTED["intercept"])
+OTHER_LANGUAGE: Final = FEATURES.index("other_language")
+_STRETCH: Final = float(_FITTED["stretch"])
 
 
 def join_features(rows: Floats, criteria: Floats, forms: Floats) -> Floats:
@@ -49,9 +51,14 @@ def join_features(rows: Floats, criteria: Floats, forms: Floats) -> Floats:
 
 def chances(features: Floats) -> Floats:
     """Return the chance of each memory, shape (n,), 0 to 1."""
-    odds = _INTERCEPT + (features - _WEIGHTS[:, 1]) @ _WEIGHTS[:, 0]
+    odds = (_INTERCEPT + (features - _WEIGHTS[:, 1]) @ _WEIGHTS[:, 0]) * _stretch(features)
     chance: Floats = 1 / (1 + np.exp(-odds.clip(-50, 50)))
     return chance
+
+
+def _stretch(features: Floats) -> Floats:
+    """Return the factor on each memory's log-odds: in other languages fewer words are known, which flattens them."""
+    return np.where(features[:, OTHER_LANGUAGE] > 0, _STRETCH, 1.0)
 
 
 def explain(features: Floats) -> list[tuple[Reason, ...]]:
@@ -59,7 +66,7 @@ def explain(features: Floats) -> list[tuple[Reason, ...]]:
 
     Features with one label are added up: the same words count in several ways.
     """
-    parts = ((features - _WEIGHTS[:, 1]) * _WEIGHTS[:, 0]) @ _BY_LABEL
+    parts = ((features - _WEIGHTS[:, 1]) * _WEIGHTS[:, 0] * _stretch(features)[:, None]) @ _BY_LABEL
     order = np.argsort(-np.abs(parts), axis=1, kind="stable")[:, :REASONS]
     return [
         tuple(Reason(_LABELS[place], round(float(row[place]), 2)) for place in places)

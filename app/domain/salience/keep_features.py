@@ -1,13 +1,14 @@
 """Measure the form of a text and its relation to the turns before it, for the chance that it should be kept.
 
-The word classes and the labels of the features are in `lexicon_keep.toml`, the fitted weights in `keep_weights.toml`.
+The word classes, in English and other languages, and the labels of the features are in `lexicon_keep.toml`, the fitted
+weights in `keep_weights.toml`.
 A text has the same features in every batch: only the memory itself and the turns before it in its thread count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,21 +16,24 @@ import numpy as np
 from app.domain.data_files import read_table
 from app.domain.ingest.roles import infer_role
 from app.domain.salience.criteria import ScoringEvidence
-from app.domain.salience.entities import entities
+from app.domain.salience.entities import ENTITIES_MAX, entities
 from app.domain.salience.features import Floats
 from app.domain.salience.split_texts import SplitTexts
+from app.domain.text.joined_letters import JOINED_LETTERS, is_joined
+from app.domain.text.words import STOP_WORDS
 
 _TABLE: Final = read_table(__package__, "lexicon_keep.toml")
 _CLASSES: Final[dict[str, frozenset[str]]] = {
     name: frozenset(words.split()) for name, words in _TABLE["classes"].items()
 }
 _REQUEST: Final = _CLASSES.pop("request")
+_OTHERS: Final = _TABLE["other_languages"]
 LABELS: Final[dict[str, str]] = _TABLE["labels"]
 """Labels of the features, for people."""
 
 _TEXT = """
     length brief lengthy asked stated names name_rate figures figure_rate times time_rate units first second future
-    advice past firm own happened absolute proposal list code markup colon quoted request
+    advice past firm own happened absolute proposal list code markup colon quoted request other_language joined_script
 """
 TEXT: Final = tuple(_TEXT.split())
 """Features of a text by itself."""
@@ -44,19 +48,47 @@ ASSISTANTS: Final = ("length", "figures", "times", "own", "proposal", "advice", 
 TURNS_BEFORE: Final = 2
 """Number of turns before a memory that its features consider."""
 
-_CLASS_OF: Final = {
-    word: tuple(place for place, words in enumerate(_CLASSES.values()) if word in words)
-    for word in frozenset().union(*_CLASSES.values())
+
+def _places(classes: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, ...]]:
+    """Return the places in `_CLASSES` of each word's classes."""
+    places: dict[str, tuple[int, ...]] = {}
+    for place, name in enumerate(_CLASSES):
+        for word in classes[name]:
+            places[word] = (*places.get(word, ()), place)
+    return places
+
+
+_CLASS_OF: Final = _places(_CLASSES)
+_OTHER_CLASSES: Final = {name: frozenset(words.split()) for name, words in _OTHERS["classes"].items()}
+_OTHER_CLASS_OF: Final = _places(_OTHER_CLASSES)
+_JOINED_CLASSES: Final = {
+    name: frozenset(words.replace("_", " ") for words in listed.split()) for name, listed in _OTHERS["joined"].items()
 }
+_JOINED_CLASS_OF: Final = _places(_JOINED_CLASSES)
+_JOINED_WORD: Final = re.compile("|".join(map(re.escape, sorted(_JOINED_CLASS_OF, key=len, reverse=True))))
+_JOINED_REQUEST: Final = re.compile("|".join(map(re.escape, _JOINED_CLASSES["request"])))
+_COMMON: Final = STOP_WORDS
+_OTHER_COMMON: Final = frozenset(_OTHERS["common"].split()) - STOP_WORDS
 _FIRST, _PAST, _FIRM, _PROPOSAL, _TIME, _UNIT = map(
     list(_CLASSES).index, ("first", "past", "firm", "proposal", "time", "unit")
 )
 _CLASSES_FROM: Final = 5
 """Place of the classes in a form's counts; the first is `first`."""
+_SHARES: Final = ("list", "code", "markup", "colon", "quoted", "request", "other_language", "joined_script")
+_ASKS: Final = _SHARES.index("request")
 _RATES: Final = ("first", "second", "future", "advice", "past", "firm")
 _MARKS: Final = frozenset('.!?;:,"\n…')
 _CLOCK = re.compile(r"\d[:.]\d\d(?!\d)")
 _ITEM = re.compile(r"^[^\S\n]*(?:[-*•]|\d{1,3}[.)])\s", re.MULTILINE)
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
+_LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z'-]+")
+_JOINED_NAME = re.compile(
+    "[\u30a1-\u30fa\u30fc]{3,}|[\u4e00-\u9fff]{1,3}(?=さん|先生|様|老师|医生|女士)"
+    "|[\uac00-\ud7a3]{2,4}(?= ?(?:씨|님|선생))"
+)
+"""Words in katakana, most of which are names or loan words, and what precedes a title of respect."""
+_JOINED_PER_WORD: Final = 2
+"""Chinese, Japanese and Korean letters that carry about as much as an English word."""
 _END = re.compile(r"[.!?\n\u3002\uff01\uff1f]+")
 _CURRENCIES: Final = "€$£%"
 
@@ -65,7 +97,8 @@ class TextForm(NamedTuple):
     """Form of one text.
 
     Attributes:
-        counts: Number of words, names, figures, times, units, and of words of the classes that are measured as rates.
+        counts: Number of words (pairs of letters in Chinese, Japanese and Korean), names, figures, times, units, and
+            of words of the classes that are measured as rates.
         shares: The features of a text that need no further calculation.
         words: Distinct words of more than three letters.
         specifics: Distinct names, dates, handles and words that begin with a digit, in lower case.
@@ -131,26 +164,65 @@ def measure_form(text: str, tokens: list[str]) -> TextForm:
         tokens: The text's tokens, from `features.tokens_of`.
     """
     words = [token for token in tokens if token not in _MARKS]
-    classes = [0] * len(_CLASSES)
-    for places in filter(None, map(_CLASS_OF.get, words)):
-        for place in places:
-            classes[place] += 1
     distinct = set(words)
+    if is_joined(text):
+        return _measure_joined(text, words)
+    is_other = len(distinct & _OTHER_COMMON) > len(distinct & _COMMON)
+    class_of, requests = (_OTHER_CLASS_OF, _OTHER_CLASSES["request"]) if is_other else (_CLASS_OF, _REQUEST)
+    classes = _count_classes(filter(None, map(class_of.get, words)))
     figures = {word for word in distinct if word[0].isdigit()}
     names = entities(text, foreign=False)
+    asks = bool(words) and words[0] in requests
+    long_words = {word for word in distinct if len(word) > 3}
+    return _build_form(text, len(words), long_words, figures, names, classes, asks=asks, languages=(is_other, False))
+
+
+def _measure_joined(text: str, words: Sequence[str]) -> TextForm:
+    """Return the form of a text with Chinese, Japanese or Korean letters; pairs of letters stand for its words."""
+    runs = JOINED_LETTERS.findall(text)
+    pairs = {run[at : at + 2] for run in runs for at in range(max(len(run) - 1, 1))}
+    others = {word for word in words if not JOINED_LETTERS.search(word)}
+    count = sum(map(len, runs)) // _JOINED_PER_WORD + len(others)
+    names = tuple(dict.fromkeys((*_LATIN_WORD.findall(text), *_JOINED_NAME.findall(text))))[:ENTITIES_MAX]
+    figures = set(_NUMBER.findall(text))
+    classes = _count_classes(_JOINED_CLASS_OF[word] for word in _JOINED_WORD.findall(text))
+    asks = _JOINED_REQUEST.search(text) is not None and _asked_share(text) > 0
+    return _build_form(text, count, pairs | others, figures, names, classes, asks=asks, languages=(True, True))
+
+
+def _count_classes(found: Iterable[tuple[int, ...]]) -> list[int]:
+    classes = [0] * len(_CLASSES)
+    for places in found:
+        for place in places:
+            classes[place] += 1
+    return classes
+
+
+def _build_form(
+    text: str,
+    count: int,
+    words: set[str],
+    figures: set[str],
+    names: tuple[str, ...],
+    classes: list[int],
+    *,
+    asks: bool,
+    languages: tuple[bool, bool],
+) -> TextForm:
     clocks = len(_CLOCK.findall(text)) if figures else 0
     amounts = classes[_UNIT] + sum(map(text.count, _CURRENCIES))
-    counts = (len(words) or 1, len(names), len(figures), classes[_TIME] + clocks, amounts, *classes[: _PROPOSAL + 1])
+    counts = (count or 1, len(names), len(figures), classes[_TIME] + clocks, amounts, *classes[: _PROPOSAL + 1])
     shares = (
         min(1.0, len(_ITEM.findall(text)) / 6) if "\n" in text else 0.0,
         float("```" in text),
         min(1.0, text.count("**") / 8),
-        float(": " in text or ":\n" in text),
+        float(": " in text or ":\n" in text or " = " in text or "\uff1a" in text),
         float('"' in text),
-        float(bool(words) and words[0] in _REQUEST),
+        float(asks),
+        *map(float, languages),
     )
     specifics = figures.union(map(str.lower, names)) if names else figures
-    return TextForm(counts, shares, {word for word in distinct if len(word) > 3}, specifics, _asked_share(text), names)
+    return TextForm(counts, shares, words, specifics, _asked_share(text), names)
 
 
 def _asked_share(text: str) -> float:
@@ -189,7 +261,7 @@ def _weigh_text(counts: Floats, shares: Floats) -> Floats:
         "happened": classes[:, _PAST] > 0,
         "absolute": classes[:, _FIRM] > 0,
         "proposal": (classes[:, _PROPOSAL] / 3).clip(0, 1),
-        **dict(zip(("list", "code", "markup", "colon", "quoted", "request"), shares[:, 1:].T, strict=True)),
+        **dict(zip(_SHARES, shares[:, 1:].T, strict=True)),
     }
     return np.column_stack([columns[name] for name in TEXT]).astype(np.float64)
 
@@ -214,7 +286,7 @@ def _relate(evidence: ScoringEvidence, form: TextForm, before: list[TextForm]) -
             last.counts[0],
             min(1.0, 8 * last.counts[_CLASSES_FROM] / last.counts[0]),
             len(last.specifics),
-            last.shares[-1] * (turn.role == "user"),
+            last.shares[_ASKS] * (turn.role == "user"),
         )
         if to_other
         else (0.0, 0.0, 0.0, last.counts[0], 0.0, 0.0, 0.0)

@@ -47,7 +47,8 @@ class TierThresholds:
     `protection.salience_above`, and for memories without a keep chance, unset means 0.145."""
     target_active_share: Annotated[float, Field(ge=0.05, le=0.95)] | None = None
     """If set, the night finds the threshold for `protection.keep_chance_above` above which this share of the tenant's
-    memories is: memories that are protected in other ways count first. The found threshold is 0.02 to 0.6."""
+    memories is, those that decay has deleted included: memories that are protected in other ways count first. The found
+    threshold is 0.02 to 0.6."""
 
     @property
     def by_tier(self) -> dict[str, float]:

@@ -17,6 +17,9 @@ from app.domain.dynamics.ops import Floats
 from app.domain.tiers.keep_rule import SPEAKERS
 from app.domain.tiers.tier_decision import TierRules
 
+CHANCES_VERSION: Final = 2
+"""Version of the rules' chances: the night computes chances again that an earlier version has stored. Increment it if
+weights, word lists or features give texts other chances."""
 THRESHOLD_MIN: Final = 0.02
 THRESHOLD_MAX: Final = 0.6
 """Limits of a found threshold: a share alone neither keeps plain chatter, nor forgets what most likely matters."""
@@ -34,7 +37,7 @@ class FoundThreshold(NamedTuple):
     Attributes:
         threshold: `THRESHOLD_MIN` to `THRESHOLD_MAX`.
         share: Share of the memories that is above it or protected otherwise, 0 to 1.
-        memories: Number of memories that weren't deleted.
+        memories: Number of memories, with those that decay has deleted.
         is_limited: True if a limit of the threshold, or other protections, prevent the wanted share.
     """
 
@@ -51,7 +54,8 @@ def find_threshold(target: float, chances: Floats, kept: int, memories: int) -> 
         target: Wanted share, 0 to 1.
         chances: Keep chances of the memories for which they decide, in any order.
         kept: Number of memories that are protected otherwise.
-        memories: Number of all memories.
+        memories: Number of all memories, with those that decay has deleted: otherwise, each deletion would raise the
+            threshold, until little is left.
     """
     falling = np.sort(chances)[::-1]
     wanted = min(max(round(target * memories) - kept, 0), falling.size)
@@ -120,6 +124,8 @@ class KeepCalibration(msgspec.Struct, frozen=True):
         threshold: The found threshold; None without a target.
         share: Share of the memories above it or protected otherwise, when it was found.
         shifts: Shift of chances in log-odds, by role; the empty role stands for memories without one.
+        deleted: Number of memories that decay has deleted, which count towards a wanted share.
+        version: Version of the rules' chances that the tenant's memories have (`CHANCES_VERSION`).
         former: The calibration before, while memories on which both differ wait to be marked for the sweep.
     """
 
@@ -127,6 +133,8 @@ class KeepCalibration(msgspec.Struct, frozen=True):
     threshold: float | None = None
     share: float | None = None
     shifts: dict[str, float] = {}
+    deleted: int = 0
+    version: int = 0
     former: KeepCalibration | None = None
 
     def read_threshold(self, rules: TierRules) -> float:

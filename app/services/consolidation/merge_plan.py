@@ -153,6 +153,7 @@ def plan_groups(
     tier_facts = protections.read(tx, tenant_id, stored.ids, era.policy.rules)
     current = memory_strength.evaluate_strength(era, stored.state, now)
     is_kept = ahead | _is_protected(era.policy.rules, tier_facts, stored.state, current)
+    keep = era.policy.rules.judge_keep(tier_facts.keep, stored.state)
     ages = (now - tier_facts.grace_from) / DAY_SECONDS
     on_day = merged_memories.on_days(tx, tenant_id, {_day(fact) for fact in facts.values()}, era.policy.time_zone)
     on_day = {day: active_count - (fewer or {}).get(day, 0) for day, active_count in on_day.items()}
@@ -177,6 +178,7 @@ def plan_groups(
             said_at=np.array([fact.said_at for fact in group_facts]),
             threads=_numbered([fact.thread for fact in group_facts]),
             is_kept=is_kept[rows],
+            is_protected=(keep.by_salience | keep.by_chance)[rows],
             days=np.array([fact.day for fact in group_facts]),
             on_day=np.array([on_day[_day(fact)] for fact in group_facts]),
         )

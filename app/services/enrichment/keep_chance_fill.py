@@ -1,5 +1,7 @@
 """Give keep chances to memories that an earlier version scored, in slices, before the night's sweep.
 
+After an update whose rules give other chances (`CHANCES_VERSION`), all chances of the rules are computed again.
+
 Until a memory has its chance, it is judged by its salience. A chance doesn't change any strength: the sweep that
 follows only decides the tiers again.
 """
@@ -16,6 +18,7 @@ import numpy as np
 
 from app.domain.jobs import Step
 from app.domain.policy.policy import Policy
+from app.domain.tiers import keep_calibration
 from app.domain.tiers.keep_rule import merge_chances
 from app.services.enrichment.score_by_rules import write_chances
 from app.services.storage.memory_write import memory_write
@@ -23,6 +26,7 @@ from app.store.core import database
 from app.store.enrichment import keep_chances, scores
 from app.store.enrichment.work_queue import NIL
 from app.store.strength import states
+from app.store.tenants import keep_calibrations
 from app.store.tiers import protections
 
 ROWS: Final = 500
@@ -36,13 +40,18 @@ def run_slice(tenant_id: UUID, _as_of: datetime | None, state: dict[str, Any], u
         until: Deadline on the monotonic clock; at least one slice is processed.
     """
     after, filled = UUID(state.get("after", NIL.hex)), 0
+    with database.tenant(tenant_id) as tx:
+        is_outdated = keep_calibrations.read(tx, tenant_id).version < keep_calibration.CHANCES_VERSION
     while True:
         with database.tenant(tenant_id) as tx:
-            unfilled = keep_chances.list_unfilled(tx, tenant_id, after, ROWS)
+            unfilled = keep_chances.list_unfilled(tx, tenant_id, after, ROWS, again=is_outdated)
         filled += _fill_scored(tenant_id, [each.memory_id for each in unfilled if each.source == scores.HEURISTIC])
         filled += _fill_summaries(tenant_id, [each.memory_id for each in unfilled if each.source != scores.HEURISTIC])
         after = unfilled[-1].memory_id if unfilled else after
         finished = len(unfilled) < ROWS
+        if finished and is_outdated:
+            with database.tenant(tenant_id) as tx:
+                keep_calibrations.write_version(tx, tenant_id, keep_calibration.CHANCES_VERSION)
         if finished or time.monotonic() >= until:
             return Step(filled, {"after": after.hex}, finished)
 

@@ -40,7 +40,8 @@ def find_threshold(
     now, rules = as_of.timestamp(), policy.rules
     with database.tenant(tenant_id) as tx:
         times = memory_strength.load_timeline(tx, tenant_id)
-    chances, kept, memories = [np.empty(0)], 0, 0
+        deleted = keep_calibrations.read(tx, tenant_id).deleted
+    chances, kept, memories = [np.empty(0)], 0, deleted // one_in
     for stored, [facts] in memory_strength.iterate_pages(tenant_id, PAGE_ROWS, [rules], one_in=one_in):
         state = memory_strength.advance_to_era(stored, times, now).state
         seen = memory_strength.evaluate_strength(times.at(now), state, now)

@@ -24,6 +24,7 @@ from app.services.tiers import dry_run, transitions
 from app.services.tiers.dry_run import DryRunKind
 from app.store.consolidation import decayed_sources
 from app.store.core import database
+from app.store.tenants import keep_calibrations
 from app.store.tiers import row_deletion
 
 KIND: Final = "delete"
@@ -46,6 +47,7 @@ def delete(tenant_id: UUID, as_of: datetime | None = None, limit: int = row_dele
         deletable = due.only(np.flatnonzero(due.decision.tiers == DELETED))
         if deletable.held.ids:
             decayed_sources.add(write.tx, tenant_id, deletable.held.ids)  # summaries keep their content
+            keep_calibrations.count_deleted(write.tx, tenant_id, len(deletable.held.ids))
             write.delete(deletable.held.ids, transitions.count_by_rule("deleted", deletable.decision))
             failpoints.trigger("delete.before_audit")
             write.audit("memories_deleted", ids=deletable.held.ids, details={"rule": "decay"})

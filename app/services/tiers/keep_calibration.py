@@ -59,7 +59,7 @@ def _calibrate(tenant_id: UUID, as_of: datetime) -> None:
         counts = keep_calibrations.count_uses(tx, tenant_id, *period, stored.read_threshold(policy.rules))
     shifts = keep_calibration.learn_shifts(counts) if policy.protection.salience_above is None else {}
     found = keep_threshold.find_threshold(tenant_id, policy, as_of)
-    fresh = KeepCalibration(shifts=shifts)
+    fresh = KeepCalibration(shifts=shifts, deleted=stored.deleted, version=stored.version)
     if found is not None:
         fresh = msgspec.structs.replace(
             fresh, target=policy.tiers.target_active_share, threshold=found.threshold, share=found.share

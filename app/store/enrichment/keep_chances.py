@@ -126,21 +126,25 @@ class Unfilled(NamedTuple):
     source: str
 
 
-def list_unfilled(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[Unfilled]:
+def list_unfilled(tx: Connection, tenant_id: UUID, after: UUID, limit: int, *, again: bool) -> list[Unfilled]:
     """Return the next memories whose state has no keep chance, though it could have one, in id order.
 
     The texts of cold memories can't be read in bulk; these memories are filled after a restore.
+
+    Args:
+        again: Include memories that have a chance already.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit}
-    return [Unfilled(*row) for row in tx.execute(_UNFILLED, values)]
+    return [Unfilled(*row) for row in tx.execute(_FILLABLE if again else _UNFILLED, values)]
 
 
-_UNFILLED = text("""
+_LISTED = """
 SELECT memory_id, salience_source FROM memory_state
 WHERE tenant_id = :tenant AND memory_id > :after
-  AND keep_chance IS NULL AND salience_source IN ('heuristic', 'consolidation') AND tier IN ('active', 'archived')
+  AND salience_source IN ('heuristic', 'consolidation') AND tier IN ('active', 'archived') {unfilled}
 ORDER BY memory_id LIMIT :limit
-""")
+"""
+_UNFILLED, _FILLABLE = (text(_LISTED.format(unfilled=each)) for each in ("AND keep_chance IS NULL", ""))
 
 
 def list_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
@@ -159,7 +163,10 @@ ORDER BY link.memory_id, link.other_id
 
 
 def write_summaries(tx: Connection, tenant_id: UUID, chances: Mapping[UUID, float]) -> int:
-    """Write the chances of summaries that have none yet; return their number."""
+    """Write the chances of summaries that have none or a lower one yet; return their number.
+
+    Decay may have deleted the source with the highest chance, so no chance is lowered.
+    """
     if not chances:
         return 0
     values = {"tenant": tenant_id, "ids": list(chances), "chances": list(chances.values())}
@@ -171,13 +178,13 @@ WITH given AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:chances AS real[])) AS given (memory_id, keep_chance)
 ), locked AS MATERIALIZED (
   SELECT memory_id FROM memory_state
-  WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM given)
-    AND salience_source = 'consolidation' AND keep_chance IS NULL
+  WHERE tenant_id = :tenant AND memory_id IN (SELECT memory_id FROM given) AND salience_source = 'consolidation'
   ORDER BY memory_id FOR UPDATE
 )
 UPDATE memory_state AS state SET keep_chance = given.keep_chance, next_due_at = '-infinity'
 FROM given JOIN locked USING (memory_id)
 WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.tier <> 'deleted'
+  AND (state.keep_chance IS NULL OR state.keep_chance < given.keep_chance)
 """)
 
 

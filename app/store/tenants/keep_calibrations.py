@@ -22,11 +22,39 @@ _READ = text("SELECT CAST(keep_calibration AS text) FROM tenants WHERE tenant_id
 
 
 def write(tx: Connection, tenant_id: UUID, calibration: KeepCalibration) -> None:
-    """Replace the tenant's calibration."""
+    """Replace the tenant's calibration, except for the number of deleted memories."""
     tx.execute(_WRITE, {"tenant": tenant_id, "body": msgspec.json.encode(calibration).decode()})
 
 
-_WRITE = text("UPDATE tenants SET keep_calibration = CAST(:body AS jsonb) WHERE tenant_id = :tenant")
+_DELETED = "coalesce(CAST(keep_calibration ->> 'deleted' AS bigint), 0)"
+_WRITE = text(f"""
+UPDATE tenants SET keep_calibration = CAST(:body AS jsonb) || jsonb_build_object('deleted', {_DELETED})
+WHERE tenant_id = :tenant
+""")  # noqa: S608 - constants only
+
+
+def count_deleted(tx: Connection, tenant_id: UUID, memories: int) -> None:
+    """Add memories that decay deletes to their number."""
+    tx.execute(_COUNT_DELETED, {"tenant": tenant_id, "memories": memories})
+
+
+_COUNT_DELETED = text(f"""
+UPDATE tenants SET keep_calibration = coalesce(keep_calibration, '{{}}')
+  || jsonb_build_object('deleted', {_DELETED} + CAST(:memories AS bigint))
+WHERE tenant_id = :tenant
+""")  # noqa: S608 - constants only
+
+
+def write_version(tx: Connection, tenant_id: UUID, version: int) -> None:
+    """Record the version of the rules' chances that the tenant's memories have."""
+    tx.execute(_WRITE_VERSION, {"tenant": tenant_id, "version": version})
+
+
+_WRITE_VERSION = text("""
+UPDATE tenants SET keep_calibration = coalesce(keep_calibration, '{}')
+  || jsonb_build_object('version', CAST(:version AS integer))
+WHERE tenant_id = :tenant
+""")
 
 
 def count_uses(tx: Connection, tenant_id: UUID, since: datetime, until: datetime, threshold: float) -> list[UseCount]:

@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Final, Literal
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import Connection, text
 
 from app.domain.policy.policy_defaults import CURRENT
+from app.domain.tiers.keep_calibration import CHANCES_VERSION, KeepCalibration
 from app.store.core.paging import Page, build_one, page_of
 
 TenantStatus = Literal["active", "being_deleted", "deleted"]
@@ -67,12 +69,20 @@ def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) 
     Args:
         simulated: The tenant's clock is simulated; it has no nightly runs, isn't listed, and incurs no costs.
     """
-    values = {"tenant_id": tenant_id, "name": name, "simulated": simulated, "defaults": CURRENT}
+    calibration = msgspec.json.encode(KeepCalibration(version=CHANCES_VERSION)).decode()
+    values = {
+        "tenant_id": tenant_id,
+        "name": name,
+        "simulated": simulated,
+        "defaults": CURRENT,
+        "calibration": calibration,
+    }
     return build_one(Tenant, tx.execute(_ADD, values))
 
 
 _ADD = text("""
-INSERT INTO tenants (tenant_id, name, simulated, defaults) VALUES (:tenant_id, :name, :simulated, :defaults)
+INSERT INTO tenants (tenant_id, name, simulated, defaults, keep_calibration)
+VALUES (:tenant_id, :name, :simulated, :defaults, CAST(:calibration AS jsonb))
 ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at, deletion_id, delete_after, deleted_at
 """)
 

@@ -32,6 +32,7 @@ def members(*importance: float, **columns: Any) -> Members:
         said_at=np.array([2.0**place for place in range(count)]),
         threads=np.full(count, NO_THREAD),
         is_kept=np.zeros(count, np.bool_),
+        is_protected=np.zeros(count, np.bool_),
         days=np.zeros(count, np.int64),
         on_day=np.full(count, 100),
     )
@@ -74,6 +75,23 @@ def test_of_a_day_of_which_nothing_else_is_left_the_most_important_stays() -> No
     assert decide_group(replace(RULES, one_a_day=False), found, 1.0, "light", by_cohesion=False).taken.all()
 
 
+@pytest.mark.parametrize(("cohesion", "taken"), [(0.89, 2), (0.9, 4)])
+def test_memories_protected_from_decay_are_merged_only_if_the_group_says_nearly_the_same(
+    cohesion: float, taken: int
+) -> None:
+    found = members(0.1, 0.1, 0.1, 0.1, is_protected=[True, True, False, False])
+    verdict = decided(found, cohesion)
+    assert int(verdict.taken.sum()) == taken
+    if taken == 2:
+        assert verdict.taken.tolist() == [False, False, True, True]
+
+
+def test_protected_memories_are_linked_and_merged_with_approval() -> None:
+    assert decided(members(0.1, 0.1, is_protected=[True, True]), 0.6).taken.all()
+    agreed = approve_verdict(RULES, members(0.1, 0.1, is_protected=[True, True]), "light")
+    assert agreed.taken.all()
+
+
 def test_where_too_few_are_left_nothing_is_summarised() -> None:
     verdict = decided(members(0.1, 0.1, 0.1, 0.1, is_kept=[True, True, True, False]))
     assert verdict.action is None
@@ -104,6 +122,7 @@ def groups(draw: st.DrawFn) -> Members:
         said_at=np.array(column(st.floats(0, 1e6))),
         threads=np.array(column(st.integers(-1, 1))),
         is_kept=np.array(column(st.booleans())),
+        is_protected=np.array(column(st.booleans())),
         days=days,
         on_day=np.array([int(np.sum(days == day)) + more[day] for day in days]),
     )
@@ -119,6 +138,7 @@ def test_nothing_that_is_preserved_is_ever_merged_away(
     taken = verdict.taken
     assert taken.sum() >= 2
     assert not (taken & found.is_kept).any()
+    assert asked or cohesion >= RULES.merged_from or not (taken & found.is_protected).any()
     assert not (found.importance[taken] > RULES.keep_importance_above).any()
     assert not (found.age_days[taken] < RULES.keep_days).any()
     for day in np.unique(found.days):

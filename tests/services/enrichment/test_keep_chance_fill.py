@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.tiers import keep_calibration
 from app.services.enrichment import keep_chance_fill
 from app.services.memories import memories
 from app.services.memories.explanation import explain_tier
@@ -115,6 +116,44 @@ def test_a_summary_has_the_highest_chance_of_its_sources(service: Service, tenan
     assert fill(tenant) == (3, 1)
     *of_sources, of_summary = chances(service, [*sources, summary])
     assert of_summary == max(chance for chance in of_sources if chance is not None)
+
+
+def test_chances_of_an_earlier_version_are_computed_again_once(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = stored(service, tenant, {"text": FACT}, {"text": CHATTER})
+    fill(tenant)
+    expected = chances(service, ids)
+    service.rows("UPDATE scores SET keep_chance = 0.5")
+    service.rows("UPDATE memory_state SET keep_chance = 0.5, next_due_at = 'infinity'")
+    assert fill(tenant) == (0, 1), "the tenant's chances have the current version"
+    assert chances(service, ids) == [0.5, 0.5]
+    monkeypatch.setattr(keep_calibration, "CHANCES_VERSION", keep_calibration.CHANCES_VERSION + 1)
+    monkeypatch.setattr(keep_chance_fill, "ROWS", 1)
+    first = keep_chance_fill.run_slice(tenant.tenant_id, None, {}, time.monotonic())
+    assert (first.done, first.finished) == (1, False)
+    assert fill(tenant)[0] == 1, "an interrupted night starts again, and finds one memory with another chance"
+    assert chances(service, ids) == expected
+    assert service.rows("SELECT DISTINCT next_due_at = '-infinity' FROM memory_state") == [(True,)]
+    service.rows("UPDATE memory_state SET keep_chance = 0.5")
+    assert fill(tenant)[0] == 0, "the new version is recorded"
+
+
+def test_a_summary_keeps_the_chance_of_a_source_that_is_gone(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, summary = stored(service, tenant, {"text": CHATTER}, {"text": "A summary."})
+    service.rows(
+        "UPDATE memory_state SET salience_source = 'consolidation', keep_chance = 0.6 WHERE memory_id = %s", summary
+    )
+    service.rows(
+        "INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source) "
+        "VALUES (%s, %s, %s, 'summarises', 1, 'consolidation')",
+        *(tenant.tenant_id, summary, source),
+    )
+    monkeypatch.setattr(keep_calibration, "CHANCES_VERSION", keep_calibration.CHANCES_VERSION + 1)
+    fill(tenant)
+    assert chances(service, [summary]) == [pytest.approx(0.6)]
 
 
 def test_an_edited_text_waits_for_its_new_score(service: Service, tenant: Tenant) -> None:

@@ -231,6 +231,8 @@ def test_what_fulfils_all_four_conditions_goes_and_the_dry_run_says_so(aged: Age
     ]
     assert left(aged) == [young, used, weighty]
     assert run(aged).done == 0
+    counted = "SELECT CAST(keep_calibration ->> 'deleted' AS integer) FROM tenants WHERE tenant_id = %s"
+    assert aged.service.rows(counted, aged.tenant_id) == [(1,)], "the memory still counts for a share of active ones"
 
 
 def test_only_what_is_in_cold_storage_goes(aged: Aged) -> None:

@@ -82,6 +82,18 @@ def test_the_night_finds_the_threshold_of_the_target_share(service: Service) -> 
     assert service.rows("SELECT xmin FROM tenants") == before, "a second night changes nothing"
 
 
+def test_what_decay_has_deleted_counts_towards_the_share(service: Service) -> None:
+    tenant = service.tenant(Policy.model_validate({"tiers": {"target_active_share": 0.5}}))
+    ids = old_memories(service, tenant, *({"chance": chance} for chance in CHANCES))
+    with database.tenant(tenant.tenant_id) as tx:
+        keep_calibrations.count_deleted(tx, tenant.tenant_id, 3)
+        keep_calibrations.count_deleted(tx, tenant.tenant_id, 1)
+    found = calibrate(tenant)
+    assert (found.deleted, found.share) == (4, 0.5), "five of ten memories"
+    assert rules(tenant, ids) == ["decay"] + ["keep_chance"] * 5
+    assert calibrate(tenant) == found
+
+
 def test_holds_marks_and_the_caller_s_salience_come_first(service: Service) -> None:
     tenant = service.tenant(Policy.model_validate({"tiers": {"target_active_share": 0.5}}))
     marked: list[dict[str, Any]] = [{"tags": ["promise"], "chance": 0.05}, {"tags": ["legal"], "chance": 0.05}]
