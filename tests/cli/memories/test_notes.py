@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.notes.note import PromotedMemory, note_name, render_note
 from tests.cli.conftest import Cli
-from tests.cli.stub import Asked, Reply, Stub, problem
+from tests.cli.stub import Request, Reply, Stub, problem
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 ONE, TWO, THREE = (UUID(int=number) for number in (1, 2, 3))
@@ -28,7 +28,7 @@ class Notes:
         api.replies["GET /v1/notes"] = self.page
         api.replies["POST /v1/notes/copies"] = self.register
 
-    def page(self, _: Asked) -> Reply:
+    def page(self, _: Request) -> Reply:
         found = [
             {
                 "id": str(memory_id),
@@ -39,7 +39,7 @@ class Notes:
         ]
         return Reply(200, {"notes": found, "next_cursor": None})
 
-    def register(self, asked: Asked) -> Reply:
+    def register(self, asked: Request) -> Reply:
         self.registered.append(asked.json)
         return Reply(204)
 
