@@ -191,8 +191,8 @@ def list_memories(
         "limit": limit,
         **{name: getattr(wanted, name) for name in wanted.__slots__ if name != "content"},
     }
-    conditions = (_BY_STRENGTH,) if wanted.by_strength else ()
-    conditions += tuple(content_conditions(wanted.content, values, row="memory.", parameter=":{}"))
+    content = content_conditions(wanted.content, values, row="memory.", parameter=":{}")
+    conditions = (_BY_STRENGTH, *content) if wanted.by_strength else tuple(content)
     rows = [_stored(row) for row in tx.execute(_list_page(state, conditions, order), values).mappings()]
     return page_of(rows, limit, lambda row: row.memory_id if order == "newest" else row.seq)
 

@@ -79,6 +79,8 @@ WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) ORDER BY memory_id, n
 DELETE_NAMED: Final = """
 DELETE FROM missing_links WHERE tenant_id = %(tenant)s AND named = ANY (ARRAY(
   SELECT unnest(ARRAY[CAST(memory_id AS text), external_id]) FROM memories
-  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  UNION ALL
+  SELECT CAST(alias_id AS text) FROM memory_aliases WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
 """
-"""Statement that deletes links to memories that are about to be deleted; other memories' links name them."""
+"""Statement that deletes links of other memories that name memories about to be deleted."""

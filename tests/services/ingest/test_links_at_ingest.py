@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from app.domain.consolidation.supersession import WAITING_DAYS
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.ingest import drain
@@ -187,6 +188,6 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_links(service
 
 def test_waiting_names_expire(service: Service, tenant: Tenant) -> None:
     send(service, tenant, {"text": "a", "links": [{"to": "x"}]})
-    service.rows("UPDATE missing_links SET made_at = now() - %s", timedelta(days=housekeeping.WAITING_DAYS + 1))
+    service.rows("UPDATE missing_links SET made_at = now() - %s", timedelta(days=WAITING_DAYS + 1))
     housekeeping.run_slice(tenant.tenant_id, datetime.now(UTC), {}, float("inf"))
     assert service.one("SELECT count(*) FROM missing_links") == 0

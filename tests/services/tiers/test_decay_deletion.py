@@ -89,6 +89,12 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
     for table, columns, values in (
         ("links", "memory_id, other_id, kind", [gone, before, "canaryword"]),
         ("links", "memory_id, other_id, kind", [before, gone, "canaryword"]),
+        *(
+            ("missing_links", "memory_id, named, kind, weight, reason", [end, name, "about", 1, "missing"])
+            for end, name in (
+                *((gone, "canaryword"), (before, "canaryword 1"), (before, str(gone)), (before, str(alias))),
+            )
+        ),
         (
             "supersessions",
             "memory_id, superseded_id, status, source, since",
