@@ -9,7 +9,7 @@ session's token and the same origin.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -124,13 +124,13 @@ async def load_viewer(request: Request) -> Viewer:
     except (NotAuthenticated, TenantClosed):
         raise LoggedOut from None
     is_foreign = bool(session.rules) or session.shown != caller.tenant_id
-    if is_foreign and await run_in_threadpool(tenants.is_closed, session.shown):
-        # The pages of a tenant that is being deleted are closed; an admin can select another tenant.
-        caller = replace(caller, scopes=caller.scopes & {"admin"})
+    is_closed = is_foreign and await run_in_threadpool(tenants.is_closed, session.shown)
     if session.rules:
+        # A person sees no page of a tenant that is being deleted, except those on which another one is selected.
+        scopes = caller.scopes & {"admin"} if is_closed else caller.scopes
         named = tuple(log_in_access.find_access(session.rules))
-        return Viewer(session, session.shown, caller.tenant_id, caller.key_id, caller.scopes, named)
-    shown = session.shown if "admin" in caller.scopes else caller.tenant_id
+        return Viewer(session, session.shown, caller.tenant_id, caller.key_id, scopes, named)
+    shown = session.shown if "admin" in caller.scopes and not is_closed else caller.tenant_id
     return Viewer(session, shown, caller.tenant_id, caller.key_id, caller.scopes)
 
 

@@ -101,6 +101,7 @@ def test_who_runs_what_with_whose_rights(crowd: Crowd) -> None:
     ).fetchall()
     assert rows == [
         ("cues_held", "ebbing_finder", True, ["ebbing_app"]),
+        ("delete_holds_of_tenant", "ebbing_owner", True, ["ebbing_app"]),
         ("drop_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("drop_window_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_graph", "ebbing_owner", True, ["ebbing_app"]),
