@@ -68,11 +68,7 @@ class Learned:
 
 
 def learn(tenant_id: UUID, as_of: datetime | None = None) -> Learned:
-    """Estimate each rate of the policy in force from uses until a time; None for now.
-
-    Raises:
-        ProfileMissing: The policy's forgetting model isn't installed.
-    """
+    """Estimate each rate of the policy in force from uses until a time; None for now."""
     with database.tenant(tenant_id) as tx:
         now = as_of or database.now(tx)
         eras = memory_strength.load_eras(tx, tenant_id)
