@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.dynamics.rate_fit import SpeedFit
 from app.domain.policy import learned_rates as rates
 from app.domain.policy.policy import Policy
 from app.services.tenants import learned_rates
@@ -22,7 +23,7 @@ EPISODIC = "forgetting.parameters.kinds.episodic"
 def two_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every tenant's uses say that episodic memories should fade at half of the default rate."""
     rate = rates.list_rates(Policy())[0]
-    fit = rates.SpeedFit(-0.693, 0.05, 3_000, 4_000)
+    fit = SpeedFit(-0.693, 0.05, 3_000, 4_000)
     found = rates.weigh(Policy(), rate, fit, rate)
 
     def learn(_tenant_id: Any, _as_of: datetime | None = None) -> learned_rates.Learned:
