@@ -27,11 +27,11 @@ GOAL: Final = 4.0
 
 HEAD: Final = """# Ratings of summaries by people
 
-<!-- written by `python -m ops.summaries ratings` from ops/summaries/rated; a test fails if it is outdated -->
+<!-- written by `python -m ops.summaries ratings` from the filled-in sheets; a test fails if it is outdated -->
 
 The specification asks for summaries that people rate above 4 of 5. `python -m ops.summaries sheet` writes a sheet of
-50 summaries with their memories, and columns for four ratings from 1 to 5. Each rater fills in a copy and stores it as
-`ops/summaries/rated/NAME.csv`.
+50 summaries with their memories, and columns for four ratings from 1 to 5. Each rater fills in a copy and stores it
+under the rater's name in a folder `rated` beside `ops/summaries/sheet.py`.
 """
 FOOT: Final = """Agreement is Krippendorff's alpha of raters of the same summaries: 1 is full agreement, 0 is chance.
 The tables by level and by writer contain the overall rating."""

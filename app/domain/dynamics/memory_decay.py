@@ -218,9 +218,7 @@ class MemoryDecay:
             return self._consolidated(self._advanced(state, at), event)
         count = state.access_count + 1
         used = replace(self._consolidated(self._advanced(state, at), event), access_count=count, accessed_at=at)
-        if not late.any():
-            return used
-        return choose(late, replace(self.advance(state, event.now), access_count=count), used)
+        return choose(late, replace(self.advance(state, event.now), access_count=count), used) if late.any() else used
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return the first tick at which storage is below the thresholds, or the end of the look-ahead.

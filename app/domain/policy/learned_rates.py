@@ -219,7 +219,7 @@ class StoredRates(msgspec.Struct, frozen=True):
         """Return the result after a policy version has set these learned values."""
         restored = {path: value for rate in rates for path, value in self.restore_rate(rate).values.items()}
         by_hand = {path: restored[path] for path in values}
-        return StoredRates(self.at, self.by_hand | by_hand, self.applied | values)
+        return StoredRates(self.at, self.by_hand | by_hand, {**self.applied, **values})
 
 
 NONE: Final = StoredRates()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -68,11 +69,7 @@ class Learned:
 
 
 def learn(tenant_id: UUID, as_of: datetime | None = None) -> Learned:
-    """Estimate each rate of the policy in force from uses until a time; None for now.
-
-    Raises:
-        ProfileMissing: The policy's forgetting model isn't installed.
-    """
+    """Estimate each rate of the policy in force from uses until a time; None for now."""
     with database.tenant(tenant_id) as tx:
         now = as_of or database.now(tx)
         eras = memory_strength.load_eras(tx, tenant_id)
@@ -83,7 +80,7 @@ def learn(tenant_id: UUID, as_of: datetime | None = None) -> Learned:
     for rate in learned_rates.list_rates(policy):
         with database.tenant(tenant_id) as tx:
             observed = observed_uses.read(tx, tenant_id, _cohort(policy, rate.kinds, now), MEMORIES_MAX)
-        fit = fit_speed(lambda speed, rate=rate: learned_rates.model_at(policy, rate, speed), observed)
+        fit = fit_speed(partial(learned_rates.model_at, policy, rate), observed)
         found.append(learned_rates.weigh(policy, rate, fit, stored.restore_rate(rate)))
     latest = max((era.version for era in eras), default=0)
     values = learned_rates.proposed_parameters(found)
@@ -140,7 +137,8 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
     if mode == "off" or (since is not None and since < (EVERY - _NIGHT_SHIFT).total_seconds()):
         return Step(0, state, finished=True)
     learned = learn(tenant_id, as_of)
-    change, applied, notes = learned.change, 0, ()
+    change, applied = learned.change, 0
+    notes: tuple[str, ...] = ()
     if change is not None and mode == "apply":
         applied, notes = _try_apply(tenant_id, learned, change)
     with database.tenant(tenant_id) as tx:

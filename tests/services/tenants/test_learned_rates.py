@@ -85,7 +85,7 @@ def versions(tenant: Tenant) -> list[tuple[int, bool]]:
 
 
 def factor(tenant: Tenant) -> float:
-    return float(policy_versions.list_in_force(tenant.tenant_id)[0].era.policy.model.parameters.kinds.episodic)  # type: ignore[attr-defined]
+    return float(policy_versions.list_in_force(tenant.tenant_id)[0].era.policy.model.parameters.kinds.episodic)
 
 
 def test_uses_that_are_stored_give_the_rate_with_which_they_were_made(service: Service) -> None:
