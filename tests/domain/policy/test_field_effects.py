@@ -202,6 +202,7 @@ def consolidated(policy: Policy) -> Iterator[Any]:
             said_at=START + random.uniform(0, DAY_SECONDS, size),
             threads=np.full(size, -1),
             is_kept=np.zeros(size, np.bool_),
+            is_protected=np.zeros(size, np.bool_),
             days=random.integers(0, 2, size),
             on_day=np.full(size, 2),
         )
