@@ -222,6 +222,7 @@ HISTORY = (
 # Tables whose rows don't belong to one memory.
 OTHERS = (
     ("pca_shares", "space_id, share_id, samples, drawn_at", "1, gen_random_uuid(), 1, now()"),
+    ("notes", "memory_id", "gen_random_uuid()"),
     ("note_copies", "copy_id, name", "gen_random_uuid(), 'x'"),
     ("queue_gaps", "requests, memories, first_at, last_at", "1, 1, now(), now()"),
     (

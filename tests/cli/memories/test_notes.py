@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.notes.note import PromotedMemory, note_name, render_note
 from tests.cli.conftest import Cli
-from tests.cli.stub import Request, Reply, Stub, problem
+from tests.cli.stub import Reply, Request, Stub, problem
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 ONE, TWO, THREE = (UUID(int=number) for number in (1, 2, 3))
