@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.domain.durations import DAY, HOUR, format_duration
+from app.domain.formatting import format_span
 
 Severity = Literal["ok", "attention", "trouble"]
 
@@ -81,9 +82,9 @@ class Finding:
         if self.severity == "ok":
             return [self.what]
         todo = self.todo or ("run this command" if self.command else "")
-        lines = [f"{_capitalise(self.what)}."]
+        lines = [_end(_capitalise(self.what), ".")]
         if todo:
-            lines.append(f"{_capitalise(todo)}{':' if self.command else '.'}")
+            lines.append(_end(_capitalise(todo), ":" if self.command else "."))
         return [*lines, self.command] if self.command else lines
 
     @property
@@ -148,7 +149,7 @@ def lane_findings(ages: Mapping[str, float]) -> list[Finding]:
         seconds = ages.get(lane, 0.0)
         if seconds >= old_seconds:
             report = trouble if seconds >= late_seconds else attention
-            what = f"the oldest entry in the {lane} queue has waited {format_duration(seconds)}"
+            what = f"the oldest entry in the {lane} queue has waited {format_span(seconds)}"
             findings.append(report(f"old_{lane}", what, "check that its worker is running and read its log"))
     return findings
 
@@ -175,7 +176,7 @@ def silence_findings(
         is_dead = seconds is None or seconds > DEAD_SECONDS
         report = trouble if is_dead and not is_starting else attention
         process = "the scheduler (beat)" if source == "beat" else f"the {source} worker"
-        since = "yet" if seconds is None else f"for {format_duration(seconds)}"
+        since = "yet" if seconds is None else f"for {format_span(seconds)}"
         effect = ", so no nightly run starts" if source == "beat" else ""
         what = f"{process} hasn't sent a heartbeat {since}{effect}"
         findings.append(report(code, what, WAIT if is_starting else "restart it"))
@@ -185,7 +186,7 @@ def silence_findings(
 def _stuck_finding(code: str, process: StuckProcess) -> Finding:
     severity: Severity = "trouble" if process.seconds > DEAD_SECONDS else "attention"
     where = f" on {process.host}" if process.host else ""
-    since = format_duration(process.seconds)
+    since = format_span(process.seconds)
     state = f"has been stopped for {since}" if process.state == "stopped" else f"has hung in a task for {since}"
     cause = " by a signal or a debugger" if process.state == "stopped" else ""
     what = f"process {process.pid} of the {process.lane} worker{where} {state}{cause}"
@@ -310,4 +311,10 @@ def _ago(seconds: float) -> str:
 
 
 def _capitalise(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+    """Return the sentence with a capital at its start, unless it starts with a URL."""
+    return sentence if "://" in sentence.partition(" ")[0] else sentence[:1].upper() + sentence[1:]
+
+
+def _end(sentence: str, mark: str) -> str:
+    """Return the sentence with a mark at its end instead of a full stop that it may have already."""
+    return sentence.removesuffix(".") + mark

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from app.domain.durations import format_duration
-from app.domain.formatting import format_relative
+from app.domain.formatting import format_relative, format_span
 from app.domain.health_findings import Finding, ok
 
 ProviderState = Literal["ok", "failing", "unknown", "not_called"]
@@ -40,7 +39,7 @@ KINDS: Final[Mapping[str, str]] = {
     "out_of_quota": "quota used up",
     "timeout": "no answer in time",
     "unreachable": "no connection",
-    "server_error": "error of the provider",
+    "server_error": "server error",
     "not_authorised": "API key rejected",
     "not_found": "model or address not found",
     "redirected": "redirected",
@@ -55,14 +54,25 @@ KINDS: Final[Mapping[str, str]] = {
 _REMEDIES: Final[Mapping[str, str]] = {
     "rate_limited": "raise the limit at the provider, or lower EBBING_LLM_CONCURRENCY",
     "out_of_quota": "raise the quota at the provider",
-    "not_authorised": "set a valid EBBING_OPENAI_API_KEY for all processes",
+    "server_error": "read the provider's status page or its log: the error is there, and nothing needs to change here",
+    "not_authorised": "set a valid EBBING_OPENAI_API_KEY for all processes, and restart them",
     "not_found": "check the name of the model and EBBING_OPENAI_BASE_URL",
+    "bad_request": "check the model's name, and that the provider supports the requests' parameters: its log has the "
+    "reason, which isn't logged here, because it may quote memories",
     "redirected": "set EBBING_OPENAI_BASE_URL to the address that answers",
     "host_refused": "add the host to EBBING_LLM_HOSTS, or allow private addresses",
 }
 _REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
 _REMEDY_ANSWERS: Final = "read the log of the worker, and set a model that follows the JSON format"
 _ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
+_UNREACHED: Final = frozenset({"timeout", "unreachable"})
+_VERBS: Final[Mapping[str, str]] = {
+    "not_authorised": "rejects the API key",
+    "server_error": "answers with errors (HTTP 5xx)",
+    "bad_request": "refuses requests (HTTP 4xx)",
+    "host_refused": "isn't called (host not allowed)",
+}
+"""State of a connection by kind of failure, for kinds that need other words than a failed check."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +162,13 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
                 findings.append(ok("provider", f"{one.address}, not checked yet: the service has just started"))
                 continue
             ages = [age for age in (one.success_seconds, one.failure_seconds) if age is not None]
-            last = f"was last checked {format_duration(min(ages))} ago" if ages else "hasn't been checked yet"
+            last = f"was last checked {format_span(min(ages))} ago" if ages else "hasn't been checked yet"
             what = f"the model provider at {one.address} {last}, so its state is unknown"
             todo = "check that the scheduler (beat) and the maintain worker run: they check it every minute"
             findings.append(Finding("attention", "provider_unchecked", what, todo, "providers"))
         if one.use == CONNECTION and one.state == "failing":
             unreachable.add(one.address)
-            verb = "rejects the API key" if one.failure == "not_authorised" else "can't be reached"
-            kind = "" if one.failure == "not_authorised" else f" ({one.failure_name})"
-            what = f"the model provider at {one.address} {verb}{kind}{_waiting(waiting)}"
+            what = f"the model provider at {one.address} {_describe_failure(one)}{_waiting(waiting)}"
             findings.append(Finding(severity, "provider", what, remedy(one.failure), "providers"))
     for one in found:
         if one.use == CONNECTION or one.state != "failing":
@@ -173,7 +181,7 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
             what += f"so {one.name} are paused, except for a small call about every minute"
         else:
             calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
-            ago = format_duration(one.failure_seconds or 0)
+            ago = format_span(one.failure_seconds or 0)
             what = f"{calls} for {one.name} failed ({one.failure_name}, {ago} ago)"
         what += _waiting(one.waiting or 0)
         severity_of_use = severity if one.use == "embed" else "attention"
@@ -182,25 +190,35 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
 
 
 def working_providers(found: Sequence[ProviderHealth]) -> list[Finding]:
-    """Return a finding for each use of a provider that works or wasn't called yet, or one if none is configured."""
+    """Return a finding for each use of a provider that works or wasn't called yet, or one if none is configured.
+
+    Uses of a provider whose connection fails are covered by the finding of the connection.
+    """
     if not found:
         return [ok("provider", "none configured, none required: rules rate memories offline")]
     findings = []
+    failing = {one.address for one in found if one.use == CONNECTION and one.state == "failing"}
     for one in found:
-        if one.state in {"ok", "not_called"}:
+        if one.state in {"ok", "not_called"} and one.address not in failing:
             last = (
                 "not called yet"
                 if one.success_seconds is None
                 else f"last success {format_relative(one.success_seconds)}"
             )
-            what = f"{one.model} at {one.address}, {last}" if one.model else f"{one.address}, {last}"
+            where = f"{one.model} at {one.address}" if one.model else one.address
+            what = f"{one.name}: {where}, {last}"
             findings.append(ok(f"provider_{one.use}", what))
     return findings
 
 
 def remedy(kind: str) -> str:
     """Return the next step after failures of a kind."""
-    return _REMEDY_ANSWERS if kind in _ANSWER_FAILURES else _REMEDIES.get(kind, _REMEDY)
+    return _REMEDIES.get(kind, _REMEDY_ANSWERS if kind in _ANSWER_FAILURES else _REMEDY)
+
+
+def _describe_failure(connection: ProviderHealth) -> str:
+    verb = "can't be reached" if connection.failure in _UNREACHED else "answers, but the check fails"
+    return _VERBS.get(connection.failure, f"{verb} ({connection.failure_name})")
 
 
 def _waiting(memories: int) -> str:

@@ -18,10 +18,10 @@ _FOREIGN: Final = (
 EXPLANATIONS: Final[Mapping[str, str]] = {
     "its worker died each time": "Each worker that processed this died, usually for lack of memory. Give the worker "
     "more memory, then replay.",
-    "unknown envelope version": "A newer version wrote this entry, and an older worker read it. Bring the workers to "
-    "the API's version, then replay.",
+    "unknown envelope version": "This entry isn't one of Ebbing's, or a newer version wrote it. After an upgrade, "
+    "bring the workers to the API's version, then replay; otherwise find out what wrote it, then discard it.",
     "envelope header out of shape": _FOREIGN,
-    "envelope holds another number of memories than it says": _FOREIGN,
+    "envelope body and memory count differ": _FOREIGN,
     "Unreadable": _FOREIGN,
     "Invalid": "A field is invalid for these workers, usually after an upgrade. Bring the workers to the API's "
     "version, then replay.",
@@ -41,7 +41,7 @@ UNCOUNTED: Final = frozenset(
     {
         "unknown envelope version",
         "envelope header out of shape",
-        "envelope holds another number of memories than it says",
+        "envelope body and memory count differ",
         "Unreadable",
     }
 )

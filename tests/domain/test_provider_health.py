@@ -17,6 +17,7 @@ from app.domain.provider_health import (
     ProviderHealth,
     judge,
     provider_findings,
+    working_providers,
 )
 
 CONNECTED = ProviderHealth(CONNECTION, "models:80", "", "ok", 5.0, None, "", 0, "closed")
@@ -96,7 +97,7 @@ def test_unusable_answers_are_reported_beside_a_connection_that_fails() -> None:
     assert [one.code for one in provider_findings([away, nonsense])] == ["provider", "provider_score"]
     [alone] = provider_findings([CONNECTED, nonsense])
     assert alone.what == (
-        "the last 3 calls for ratings failed (unusable answer, 1 min ago); 7 memories wait for a rating"
+        "the last 3 calls for ratings failed (unusable answer, 1 min 30 s ago); 7 memories wait for a rating"
     )
 
 
@@ -104,6 +105,33 @@ def test_a_rejected_key_is_named_with_its_setting() -> None:
     [found] = provider_findings([replace(CONNECTED, state="failing", failure="not_authorised", failures_in_row=1)])
     assert found.what == "the model provider at models:80 rejects the API key"
     assert "EBBING_OPENAI_API_KEY" in found.todo
+    assert found.todo.endswith("and restart them")
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "step"),
+    [
+        ("server_error", "answers with errors (HTTP 5xx)", "status page"),
+        ("bad_request", "refuses requests (HTTP 4xx)", "check the model's name"),
+        ("rate_limited", "answers, but the check fails (too many requests)", "EBBING_LLM_CONCURRENCY"),
+        ("timeout", "can't be reached (no answer in time)", "EBBING_OPENAI_BASE_URL"),
+    ],
+)
+def test_a_provider_that_answers_with_errors_is_not_called_unreachable(failure: str, state: str, step: str) -> None:
+    [found] = provider_findings([replace(CONNECTED, state="failing", failure=failure, failures_in_row=1)])
+    assert found.what == f"the model provider at models:80 {state}"
+    assert step in found.todo
+    assert "JSON" not in found.todo
+
+
+def test_uses_of_a_provider_that_fails_are_not_called_well() -> None:
+    uncalled = replace(RATINGS, state="not_called", success_seconds=None)
+    away = replace(CONNECTED, state="failing", failure="timeout", failures_in_row=1)
+    assert working_providers([away, uncalled]) == []
+    assert [one.what for one in working_providers([CONNECTED, uncalled])] == [
+        "connection: models:80, last success 5 seconds ago",
+        "ratings: small at models:80, not called yet",
+    ]
 
 
 def test_only_an_embedder_makes_a_dead_provider_urgent() -> None:

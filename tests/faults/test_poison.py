@@ -32,7 +32,7 @@ BODIES: Final = {
     "a number out of range": (b'{"text": "x", "salience": 1e999}', "Invalid"),
     "another number than it says": (
         b"[" + GOOD + b"," + GOOD + b"]",
-        "envelope holds another number of memories than it says",
+        "envelope body and memory count differ",
     ),
 }
 

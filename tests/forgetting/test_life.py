@@ -12,7 +12,7 @@ import pytest
 from app.domain.recall.request import RecallRequest
 from app.services.recall import recall
 from ops.forgetting import picture, report
-from ops.forgetting.asking import Calls, ask_tenant
+from ops.forgetting.asking import AskedTenant, ask_tenant
 from ops.forgetting.life import Life, Plan
 from ops.forgetting.run import Measure, measure
 from ops.recall.dataset import Conversation, Memory, Question
@@ -108,7 +108,7 @@ def test_later_turns_use_memories_of_other_threads_whatever_is_asked_in_the_end(
 @pytest.mark.slow
 def test_searches_over_a_part_rank_like_a_tenant_that_stores_only_this_part(quick: Service) -> None:
     life = live(TALK, "a", "none", nights=False)
-    asked = Calls(life, QUESTIONS[:3])
+    asked = AskedTenant(life, QUESTIONS[:3])
     whole = asked.recall(np.ones(len(SAID), bool))
     assert whole.tolist() == ask_tenant(life, QUESTIONS[:3], asked.evidence).tolist() == [1, 1, 1]
     kept = np.ones(len(SAID), bool)

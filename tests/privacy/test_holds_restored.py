@@ -60,7 +60,7 @@ def test_what_a_hold_placed_since_the_dump_has_kept_isnt_erased_by_the_replay(dr
     before = drill.service.rows("SELECT to_jsonb(hold) FROM holds AS hold")
     restore(drill)
     assert drill.unwell()["erasures"].startswith(
-        "The data is an older copy, with 1 erasures to replay, and 2 requests and holds to compare"
+        "The data is an older copy, with 1 erasure to replay, and 2 requests and holds to compare with the key store"
     )
     expected = [(one.hold_id or one.erasure_id, one.outcome) for one in restore_replay.due()]
     assert expected == [(hold.hold_id, "unplaced"), (erasure.erasure_id, "due")]
@@ -188,7 +188,7 @@ def test_what_was_released_since_is_in_force_and_can_be_released_again(drill: Dr
     assert stored_holds(drill) == []
     restore(drill)
     assert drill.unwell()["erasures"].startswith(
-        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+        "The data is an older copy, with 0 erasures to replay, and 1 request or hold to compare with the key store"
     )
     assert [(one.hold_id, one.memories, one.outcome) for one in restore_replay.due()] == [
         (hold.hold_id, 2, "unreleased")

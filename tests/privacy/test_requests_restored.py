@@ -75,7 +75,7 @@ def test_who_had_asked_to_be_erased_is_hidden_again_and_erased_in_time(drill: Dr
     restore(drill)
     assert shown(drill.service) == ["ann", "bob"]
     assert drill.unwell()["erasures"].startswith(
-        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+        "The data is an older copy, with 0 erasures to replay, and 1 request or hold to compare with the key store"
     )
     with Api(drill.service) as api:
         assert api.get("/readyz", key=None).status_code == 503
@@ -203,7 +203,7 @@ def test_what_was_cancelled_since_stays_hidden_and_can_be_cancelled_again(drill:
     requests.cancel(drill.tenant_id, asked.erasure_id, "key")
     restore(drill)
     assert drill.unwell()["erasures"].startswith(
-        "The data is an older copy, with 0 erasures to replay, and 1 requests and holds to compare"
+        "The data is an older copy, with 0 erasures to replay, and 1 request or hold to compare with the key store"
     )
     assert [(one.erasure_id, one.memories, one.outcome) for one in restore_replay.due()] == [
         (asked.erasure_id, 2, "open")

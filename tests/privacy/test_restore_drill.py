@@ -49,7 +49,7 @@ def test_who_was_erased_after_the_dump_is_seen_by_nobody_once_it_is_restored(dri
         assert ready.status_code == 503
         [unwell] = [one for one in ready.json()["dependencies"] if not one["well"]]
         assert unwell["name"] == "erasures"
-        assert unwell["detail"].startswith("The data is an older copy, with 1 erasures to replay")
+        assert unwell["detail"].startswith("The data is an older copy, with 1 erasure to replay")
         assert "ebbing privacy replay" in unwell["detail"]
         for method, path in (("POST", "/v1/memories"), ("POST", "/v1/search"), ("GET", "/v1/memories")):
             refused = api.request(method, path, key="any")
@@ -234,7 +234,7 @@ def test_what_was_erased_in_two_goes_is_replayed_to_a_copy_from_between(drill: D
     drill.dump_keys()
     drill.restore()
     assert drill.people() == ["ann", "bob"]
-    assert drill.unwell()["erasures"].startswith("The data is an older copy, with 1 erasures to replay")
+    assert drill.unwell()["erasures"].startswith("The data is an older copy, with 1 erasure to replay")
     outcomes = [done.outcome for done in restore_replay.replay()]
     assert outcomes == ["held", "unreleased"], "the copy contains the hold again"
     legal_holds.release_hold(drill.tenant_id, hold.hold_id, "key")

@@ -37,10 +37,16 @@ class ApiRefusal(CommandFailure):
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """Status and JSON of a successful call; `body` is empty if the response had no content."""
+    """Status and JSON of a successful call.
+
+    Attributes:
+        body: Empty if the response had no content.
+        request_id: Id of this call; a repeated request has the id of the first one in its body.
+    """
 
     status: int
     body: Json
+    request_id: str = ""
 
 
 class Api:
@@ -119,7 +125,7 @@ class Api:
             method, path, json=json, content=content, headers=sent_headers, params=query
         )
         response = self._send(request, repeatable=repeatable)
-        return ApiResponse(response.status_code, self._decode(response))
+        return ApiResponse(response.status_code, self._decode(response), response.headers.get("X-Request-Id", ""))
 
     def save(self, path: str, file: BinaryIO) -> int:
         """Stream a response body into a file and return its size in bytes; raises like `call`."""

@@ -105,6 +105,8 @@ def show(letter_id: Id, tenant: Tenant = None, url: Url = None, as_json: AsJson 
     """Show the metadata of a dead letter, without its content."""
     found = call(url, "GET", _path(letter_id), params=given(tenant_id=tenant))
     named = found | {"replayable": "yes" if found.get("replayable") else "no"}
+    if found.get("reason") in UNCOUNTED:
+        named["memories"] = "unknown"
     texts = {name.removesuffix("_at").replace("_", " "): _describe(name, value) for name, value in named.items()}
     shown = {name: text for name, text in texts.items() if text}
     print_fields(found, shown, width=16, as_json=as_json)

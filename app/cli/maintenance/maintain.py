@@ -181,8 +181,14 @@ def _close_groups(found: dict[str, Any]) -> None:
 def _tell_tests(job: dict[str, Any]) -> None:
     names = tuple(sorted({name.rpartition("_")[0] for name in job["counts"]}))
     outcomes = ("passed", "failed", *(["empty"] if "recall_empty" in job["counts"] else []))
-    rows = [(name, *(job["counts"].get(f"{name}_{outcome}", 0) for outcome in outcomes)) for name in names]
+    rows = [
+        (name.replace("_", " "), *(job["counts"].get(f"{name}_{outcome}", 0) for outcome in outcomes)) for name in names
+    ]
     print_table(["kind", *outcomes], rows, right=outcomes)
+
+
+def _test(change: dict[str, Any]) -> tuple[object, ...]:
+    return change["kind"].replace("_", " "), change["id"], change["from"]
 
 
 def _tell_processed(describe: Callable[[dict[str, int]], str], job: dict[str, Any]) -> None:
@@ -222,7 +228,7 @@ def _notes(counts: dict[str, int]) -> str:
 
 _CHANGE: Final = itemgetter("id", "from", "to", "why")
 _TIER_VIEW: Final = View(["id", "from", "to", "reason"], _CHANGE, _close_tiers, partial(_tell_processed, _tiers))
-_TEST_VIEW: Final = View(["kind", "id", "from"], itemgetter("kind", "id", "from"), lambda _: None, _tell_tests)
+_TEST_VIEW: Final = View(["kind", "id", "from"], _test, lambda _: None, _tell_tests)
 _VIEWS: Final = {
     "notes": View(
         ["id", "note", "becomes", "reason"],

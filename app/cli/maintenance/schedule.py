@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
+SWEEP: Final = "sweep"
+SWEEP_NOTE: Final = (
+    "A row of the step sweep is a decision: it moves nothing. The steps archive, cold and delete make the moves, so a "
+    "memory has a row for its decision and one for each move."
+)
 
 router = typer.Typer(
     name="schedule",
@@ -174,14 +179,17 @@ def _show_preview(found: dict[str, Any], *, as_json: bool) -> None:
     if found["changes"]:
         columns = ["step", "id", "from", "to", "reason"]
         print_changes(columns, itemgetter("step", "id", "from", "to", "why"), found["changes"])
-    told = [
-        (
-            part["name"],
-            part["note"] or ", ".join(f"{count:,} to {tier}" for tier, count in part["counts"].items()) or "nothing",
-        )
-        for part in found["steps"]
-    ]
-    print_table(["step", "changes"], told)
+        if any(change["step"] == SWEEP for change in found["changes"]):
+            typer.echo(f"\n{SWEEP_NOTE}\n")
+    print_table(["step", "changes"], [(part["name"], _describe_step(part)) for part in found["steps"]])
+
+
+def _describe_step(part: dict[str, Any]) -> str:
+    """Return a step's note, or the number of its changes by tier."""
+    if part["note"]:
+        return str(part["note"])
+    verb = "decided: " if part["name"] == SWEEP else ""
+    return ", ".join(f"{count:,} {verb or 'to '}{tier}" for tier, count in part["counts"].items() if count) or "nothing"
 
 
 def _set(name: str, what: str, url: str | None, *, as_json: bool) -> None:

@@ -73,13 +73,13 @@ def ingest(
     paths = [_path(name) for name in files]
     form = LineFormat(is_text=text, thread=thread, subject=subject)
     began = time.monotonic()
-    memories = requests = skipped = left_out = 0
+    memories = requests = repeated = skipped = left_out = 0
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         with progress("sending", _bytes(paths) or None, quiet=as_json) as step:
             for path in paths:
                 for part in _batches(path, form, batch):
                     if part.lines:
-                        _send(api, part, memories)
+                        repeated += _send(api, part, memories)
                         requests += 1
                     memories += len(part.lines)
                     skipped += part.skipped
@@ -91,7 +91,8 @@ def ingest(
             with progress("indexing", memories, quiet=as_json) as step:
                 wait_searchable(api, step)
     summary = {"memories": memories, "requests": requests, "seconds": round(sent, 3)}
-    summary |= {name: count for name, count in (("skipped", skipped), ("left_out", left_out)) if count}
+    optional = {"repeated": repeated, "skipped": skipped, "left_out": left_out}
+    summary |= {name: count for name, count in optional.items() if count}
     if wait:
         summary["searchable_seconds"] = round(time.monotonic() - began, 3)
     if as_json:
@@ -100,12 +101,19 @@ def ingest(
     rate = memories / max(sent, 1e-3)
     accepted = f"{count_memories(memories)} accepted in {count_of(requests, 'request', 'requests')}"
     typer.echo(f"{accepted}, {format_span(sent)} ({format_rate(rate)})")
+    _print_unstored(repeated, skipped, left_out)
+    if wait:
+        typer.echo(f"all searchable after {format_span(summary['searchable_seconds'])}")
+
+
+def _print_unstored(repeated: int, skipped: int, left_out: int) -> None:
+    """Print how much of the input adds no memory, and why."""
+    if repeated:
+        typer.echo(f"{repeated:,} of them had been accepted before, so nothing is stored twice")
     if skipped:
         typer.echo(f"skipped {count_of(skipped, 'message', 'messages')} without text")
     if left_out:
         typer.echo(f"ignored {count_of(left_out, 'non-text part', 'non-text parts')} of messages, such as images")
-    if wait:
-        typer.echo(f"all searchable after {format_span(summary['searchable_seconds'])}")
 
 
 def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STANDSTILL_SECONDS) -> None:
@@ -127,11 +135,12 @@ def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STAN
         )
 
 
-def _send(api: Api, part: Batch, before: int) -> None:
+def _send(api: Api, part: Batch, before: int) -> int:
+    """Send a batch; return the number of its memories that an earlier request with its key sent already: all or 0."""
     from app.cli.core.client import ApiRefusal
 
     try:
-        api.add(part.body, part.key, media_type=part.media_type)
+        answer = api.add(part.body, part.key, media_type=part.media_type)
     except ApiRefusal as refused:
         where = _locate(part, refused)
         again = (
@@ -144,6 +153,8 @@ def _send(api: Api, part: Batch, before: int) -> None:
     except CommandFailure as failure:
         message = f"{failure} ({before:,} memories were accepted; run the same command again to continue)"
         raise CommandFailure(message, failure.code) from None
+    is_new = not answer.request_id or answer.body.get("request_id", answer.request_id) == answer.request_id
+    return 0 if is_new else len(part.lines)
 
 
 def _locate(part: Batch, refused: ApiRefusal) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import typer
 
 from app.cli.core.calls import call
 from app.cli.core.output import AsJson, Url, examples, print_json, print_table
 from app.domain.formatting import format_bytes, format_latency, format_percent, format_span
-
-LABELS: Final = {"application": "original words", "other_words": "paraphrase", "recall": "recalled"}
-"""Headings for self-test kinds whose name isn't self-explanatory."""
 
 router = typer.Typer()
 
@@ -62,7 +59,7 @@ def _show_agreement(compared: list[dict[str, Any]]) -> None:
 def _show_tested(runs: list[dict[str, Any]]) -> None:
     """Print self-test runs, newest first: pass rate by kind, and latencies with their target."""
     kinds = sorted({kind for run in runs for kind in run["passed"]} - {"retrieval_speed"})
-    heads = ["self-tests", *(LABELS.get(kind, kind) for kind in kinds), "empty recalls", "p50", "p95", "target"]
+    heads = ["self-tests", *(kind.replace("_", " ") for kind in kinds), "empty recalls", "p50", "p95", "target"]
     rows = [
         (
             run["as_of"][:10],

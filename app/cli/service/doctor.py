@@ -30,6 +30,7 @@ SHOWN = {"ok": ("ok", "✓", "green"), "attention": ("warn", "!", "yellow"), "tr
 SUPPORTED = {(3, 11), (3, 12)}
 FIELDS = {field.name for field in fields(Finding)}
 NAME_COLUMNS = 20
+PROVIDER = "provider"
 UNBROKEN = "\u2060"
 """Stands for a space at which a line isn't wrapped."""
 OTHERS_MAY_READ = 0o006
@@ -68,7 +69,8 @@ def _print(found: Finding) -> None:
     Long lines are wrapped, but not within a command to copy.
     """
     _, mark, colour = SHOWN[found.severity]
-    head, width = found.name, tables.page_columns() - 2
+    head = PROVIDER if found.code.startswith(f"{PROVIDER}_") else found.name  # the text names the use
+    width = tables.page_columns() - 2
     for text in found.lines:
         is_command = text == found.command
         parts = plain(text).split("`")
@@ -152,12 +154,7 @@ def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
         shown = api.call("GET", "/v1/status").body["findings"]
     except CommandFailure as failure:
         yield from _dependencies(dependencies)
-        if getattr(failure, "status", None) == HTTPStatus.NOT_FOUND:
-            yield ok("api_key", "not checked")
-            yield from _unasked("the service has an earlier version", "upgrade it")
-        else:
-            yield trouble("api_key", str(failure))
-            yield from _unasked("the service refused to answer", "see api key above")
+        yield from _refused(failure, is_well=all(one.get("well") for one in dependencies.values()))
         return
     findings = [Finding(**{name: value for name, value in one.items() if name in FIELDS}) for one in shown]
     failing = {finding.code for finding in findings if finding.severity != "ok"}
@@ -171,6 +168,25 @@ def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
             yield replace(finding, code=code)
         elif finding.severity != "ok":
             yield replace(finding, code=f"api: {code}")
+
+
+def _refused(failure: CommandFailure, *, is_well: bool) -> Iterator[Finding]:
+    """Report that the service doesn't state its findings.
+
+    Args:
+        is_well: False if the readiness check has reported a problem, which then explains a server error.
+    """
+    status = getattr(failure, "status", 0)
+    if status == HTTPStatus.NOT_FOUND:
+        yield ok("api_key", "not checked")
+        yield from _unasked("the service has an earlier version", "upgrade it")
+    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if is_well:
+            yield trouble("api: status", str(failure))
+        yield from _unasked("the service refuses requests", "see the problems above")
+    else:
+        yield trouble("api_key", str(failure))
+        yield from _unasked("the service refused to answer", "see api key above")
 
 
 def _dependencies(dependencies: Mapping[str, dict[str, Any]]) -> Iterator[Finding]:

@@ -150,6 +150,12 @@ def show(text: str, *, err: bool = False) -> None:
         print(text, file=sys.stderr if err else sys.stdout, flush=True)
 
 
+def _embedded(folder: Path) -> str:
+    """Name the folder of a server's data; if `folder` is a link, as under root, deleting the home deletes only it."""
+    real = f"{folder.resolve()} (linked from {folder})" if folder.is_symlink() else folder
+    return f"embedded, in {real}"
+
+
 def banner(config: Settings, service: Service, home: Path, seconds: float) -> str:
     """Return the startup summary: addresses, data locations and next steps."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
@@ -160,8 +166,8 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Dashboard": f"{service.api_url}/ops",
         "Docs": docs,
         "API key": f"in {home / 'api-key'} (all scopes)",
-        "PostgreSQL": "from EBBING_DATABASE_URL" if config.database_url else f"embedded, in {home / 'postgres'}",
-        "Redis": "from EBBING_REDIS_URL" if config.redis_url else f"embedded, in {home / 'redis'}",
+        "PostgreSQL": "from EBBING_DATABASE_URL" if config.database_url else _embedded(home / "postgres"),
+        "Redis": "from EBBING_REDIS_URL" if config.redis_url else _embedded(home / "redis"),
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
         else f"{config.embedder_model}, via {'URL' if config.embedder == 'openai' else config.embedder}",

@@ -1,6 +1,7 @@
 """Arrange memories for rating by a model: turns of a conversation together, with the turns around them as context.
 
-A context turn is shown once per call, however many memories it surrounds, and as a memory if the call rates it too.
+Each call shows a context turn once, even if it surrounds several memories. If the call also rates the turn, the turn is
+shown as a memory instead.
 Memories and context share the call's token budget, so context never enlarges a call; it leaves room for fewer memories.
 """
 
@@ -67,7 +68,10 @@ class UnscoredText:
 
 
 def excerpt(text: str) -> str:
-    """Return a text of at most `TURN_MAX_CHARACTERS`: of a longer text the beginning and the end, which may ask."""
+    """Return the text, or the beginning and the end of a text longer than `TURN_MAX_CHARACTERS`.
+
+    A long turn often ends with its question.
+    """
     if len(text) <= TURN_MAX_CHARACTERS:
         return text
     head = (TURN_MAX_CHARACTERS - len(_CUT)) // 2
@@ -86,7 +90,7 @@ def digest_text(memory: UnscoredText) -> bytes:
 
 
 def join_conversations(memories: Sequence[UnscoredText]) -> list[UnscoredText]:
-    """Return the memories with each conversation's in sequence, at the place of its first one."""
+    """Return the memories with those of each conversation in a row, by `seq`, where the first of them was."""
     groups: dict[object, list[UnscoredText]] = {}
     for memory in memories:
         groups.setdefault(memory.conversation or memory.memory_id, []).append(memory)

@@ -1,4 +1,4 @@
-"""Erase due deletions of single memories together as a batch; each deletion has its own ledger entry and report."""
+"""Carry out several due single-memory deletions as one erasure; each has its own ledger entry and report."""
 
 from __future__ import annotations
 

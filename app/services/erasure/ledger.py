@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.domain.formatting import count_of
 from app.errors import NotReplayed
 from app.store.core import database
 from app.store.erasure import hold_backup, ledger, request_backup
@@ -32,7 +33,9 @@ def diagnose(found: ReplayStatus | None) -> str | None:
     if found is None:
         return NO_KEY_STORE
     if found.is_behind:
-        pending = f"{found.waiting} erasures to replay, and {max(found.requests, 0)} requests and holds to compare"
+        erasures = count_of(found.waiting, "erasure", "erasures")
+        others = count_of(max(found.requests, 0), "request or hold", "requests and holds")
+        pending = f"{erasures} to replay, and {others} to compare with the key store"
         return f"the data is an older copy, with {pending}: run `ebbing privacy replay`"
     if found.mark > found.newest or found.requests < 0:
         return (

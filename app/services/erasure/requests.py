@@ -53,7 +53,7 @@ class ErasureOptions:
 
     Attributes:
         scope: Conditions that select the memories.
-        law: Law under which the request is made; None for that of `request_id`, otherwise `user`.
+        law: Law under which the request is made; None for the law of the request `request_id`, or `user` without it.
         grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
         controller: Name of the company that answers, for the report; retained, as are `case_reference` and
@@ -106,7 +106,7 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> Preview:
 
     Raises:
         Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
-            the log is another one.
+            the log has another type, law or person.
         Conflict: The request in the log is answered, or has its erasure already.
     """
     recorded_requests.check_names(tenant_id, asked.scope.subject, _origin(asked), asked.legal_basis)
@@ -137,7 +137,7 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
 
     Raises:
         Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
-            the log is another one.
+            the log has another type, law or person.
         Conflict: The request in the log is answered, or has its erasure already.
         Unavailable: A memory listed in the scope is still in the ingest queue.
     """

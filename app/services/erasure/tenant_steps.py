@@ -16,6 +16,7 @@ from app.clients.object_store import cold_store
 from app.clients.redis import closed_tenants
 from app.clients.redis.stream import backlog
 from app.services.erasure.steps import STEP_SECONDS, STEPS, ErasureStep, StepCount, StepProgress, step_transaction
+from app.services.notes import note_erasure
 from app.services.privacy import export_requests
 from app.services.tiers import cold_storage, pca_refit
 from app.settings import settings
@@ -173,6 +174,21 @@ def _delete(
     return StepProgress(None, removed)
 
 
+# --- Notes ---
+
+
+def _find_notes(tenant_id: UUID, _erasure: Erasure, _ids: Sequence[UUID]) -> StepCount:
+    return StepCount(note_erasure.count_notes_of_tenant(tenant_id))
+
+
+def _erase_notes(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
+    """Remove the tenant's notes, once no job writes any more."""
+    planned = _planned(erasure, "notes")
+    with step_transaction(tenant_id, erasure, "notes"):
+        pass  # removing a file twice is harmless
+    return StepProgress(None, max(planned, note_erasure.remove_notes_of_tenant(tenant_id, planned)))
+
+
 # --- Shared PCA bases ---
 
 
@@ -193,6 +209,7 @@ TENANT_STEPS: Final[dict[str, ErasureStep]] = {
     "tenant_files": ErasureStep("objects of cold storage and exports", "deleted", _find_files, _erase_files),
     "tenant_queue": ErasureStep("requests that wait to be stored", "dropped", _find_queue, _erase_queue),
     "memories": ErasureStep("memories and their dependent rows", "deleted", _find_memories, _erase_memories),
+    "notes": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
     "bases": ErasureStep(
         "PCA bases of archived vectors", "refitted without the erased vectors", _find_bases, _erase_bases
     ),

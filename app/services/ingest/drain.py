@@ -206,7 +206,7 @@ def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
     envelope = decode_envelope(*entry)
     memories = decode(envelope.body, envelope.form, dimensions=None) if envelope.form != "touches" else []
     if len(memories) != envelope.memories:
-        reason = "envelope holds another number of memories than it says"
+        reason = "envelope body and memory count differ"
         raise MalformedEnvelope(reason)
     if envelope.form == "touches":
         return EnvelopeTouches(envelope.base, envelope.accepted_ms / 1000, uses.decode(envelope.body))

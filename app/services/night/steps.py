@@ -93,6 +93,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "learning": learned_rates.run_slice,
 }
 
+NO_MODEL: Final = "no model provider is set, so no contradictions are detected"
 _ELSEWHERE: Final = "moves no memory to another tier"
 
 
@@ -101,21 +102,26 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     has_master_key = settings().master_key is not None
     earlier_moves = (archive.WORK, cold_storage.WORK) if has_master_key else (archive.WORK,)
     return {
-        "keep_chances": "fills in keep chances, after which the sweep decides again",
-        "calibration": "`POST /v1/forecast` shows the threshold that it would find",
+        "keep_chances": "computes missing keep probabilities, with which the sweep then re-evaluates these memories",
+        "calibration": "recalibrates the keep threshold; `ebbing forecast` (`POST /v1/forecast`) shows the result",
         "promote": promotion_run.preview_promotion,
         "sweep": sweep.preview_sweep,
-        "erasures": "carries out requested erasures: `POST /v1/privacy/erasures` has a dry run of its own",
+        "erasures": "carries out requested erasures; preview one with `ebbing erase --dry-run` "
+        "(`POST /v1/privacy/erasures`)",
         "expire": expiry.preview_expiry,
-        "consolidate": "moves sources of summaries: `POST /v1/maintenance/consolidate` has a dry run of its own",
-        "contradictions": "asks a model, and moves no memory to another tier",
+        "consolidate": "summarises related memories and moves their sources to another tier; preview it with "
+        "`ebbing maintain consolidate --dry-run` (`POST /v1/maintenance/consolidate`)",
+        "contradictions": "asks a model whether new memories contradict earlier ones; moves no memory to another tier"
+        if settings().has_provider
+        else NO_MODEL,
         "archive": archive.preview_archive,
         "cold": partial(dry_run.preview_moves, cold_storage.WORK, behind=(archive.WORK,))
         if has_master_key
         else NO_MASTER_KEY,
         "delete": partial(dry_run.preview_moves, decay_deletion.WORK, behind=earlier_moves),
         "notes": note_preview.preview_notes if settings().notes_dir else note_run.NO_FOLDER,
-        "self_tests": "asks memories about themselves: `POST /v1/maintenance/selftest` has a dry run of its own",
+        "self_tests": "queries memories to test retrieval; preview it with `ebbing maintain selftest --dry-run` "
+        "(`POST /v1/maintenance/selftest`)",
         "segments": _ELSEWHERE,
         "retention": _ELSEWHERE,
         "exports": _ELSEWHERE,

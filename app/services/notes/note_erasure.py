@@ -41,6 +41,35 @@ def remove_notes(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence
     return max(recorded, removed)
 
 
+def count_notes_of_tenant(tenant_id: UUID) -> int:
+    """Count the files of the tenant's memories in its folder, or the recorded notes if there are more."""
+    with database.tenant(tenant_id) as tx:
+        recorded = notes.count_all(tx, tenant_id)
+    base = settings().notes_dir
+    if base is None:
+        return recorded
+    with find_folder(base, str(tenant_id)) as folder:
+        return max(recorded, 0 if folder is None else sum(1 for _ in folder.entries(by_content=True)))
+
+
+def remove_notes_of_tenant(tenant_id: UUID, planned: int) -> int:
+    """Remove the files of all memories in the tenant's folder; return their number.
+
+    Args:
+        planned: Number of notes when the deletion was requested.
+
+    Raises:
+        Misconfigured: There were notes, and their folder isn't configured any more.
+    """
+    base = settings().notes_dir
+    if base is None:
+        if planned:
+            raise Misconfigured("notes of the tenant can't be removed: set EBBING_NOTES_DIR to their folder again")
+        return 0
+    with find_folder(base, str(tenant_id)) as folder:
+        return 0 if folder is None else folder.remove([entry.name for entry in folder.entries(by_content=True)])
+
+
 def replace_note(tenant_id: UUID, memory_id: UUID) -> None:
     """Remove the note of an anonymised memory, if there is one; the next run writes it from the new text.
 

@@ -49,7 +49,8 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
             request in the log is answered or carried out already.
         Unavailable: The subject's key has just been destroyed.
         Misconfigured: The master key has changed.
-        Invalid: A text that is retained names the subject, or the request in the log is another one.
+        Invalid: A text that is retained names the subject, or the request in the log has another type,
+            law or person.
     """
     origin = RequestOptions(
         *(given.kind, given.law, "law", given.request_id, given.received_at, given.controller, given.case_reference)

@@ -29,7 +29,7 @@ DATA: Final = (
     *("consolidation_marks", "contradiction_watermarks", "anonymised", "subject_retention", "expiry_notices", "holds"),
     *("hold_changes",),
     *("hidden_memories", "memory_state", "memories", "envelopes", "tombstones", "tenant_counts", "tier_moves"),
-    *("queue_gaps", "operator_acts", "operators"),
+    *("queue_gaps", "operator_acts", "operators", "missing_links", "notes", "note_copies"),
 )
 """Memories, data derived from them, and records about them, in the order in which they are deleted."""
 LAST: Final = (

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.domain.notes.note import NoteLink, PromotedMemory
-from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column, fetch_value
 from app.store.privacy.holds import HOLDS
 
 
@@ -44,7 +44,9 @@ def list_promoted(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> l
         links.setdefault(memory_id, []).append(NoteLink(*link))
     return [
         WrittenNote(
-            PromotedMemory(*row[:4], tuple(row[4]), *row[5:10], tuple(sources.get(row[0], ())), links.get(row[0], ())),
+            PromotedMemory(
+                *(*row[:4], tuple(row[4]), *row[5:10], tuple(sources.get(row[0], ())), links.get(row[0], ())),
+            ),
             *row[10:],
         )
         for row in rows
@@ -138,6 +140,11 @@ def count(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 _KNOWN: Final = "SELECT memory_id FROM notes WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+
+
+def count_all(tx: Connection, tenant_id: UUID) -> int:
+    """Count the tenant's notes that are known to be written."""
+    return int(fetch_value(tx, "SELECT count(*) FROM notes WHERE tenant_id = %(tenant)s", {"tenant": tenant_id}))
 
 
 class UnwantedNotes(NamedTuple):

@@ -61,6 +61,10 @@ def test_the_memories_that_a_broken_entry_claims_are_unknown(cli: Cli, api: Stub
     shown = cli("dead-letters").out
     assert "unknown" in shown
     assert "99" not in shown
+    api.replies[f"GET {PATH}/l1"] = Reply(200, broken)
+    shown = cli("dead-letters", "show", "l1").out
+    assert "unknown" in shown
+    assert "99" not in shown
 
 
 def none() -> Reply:

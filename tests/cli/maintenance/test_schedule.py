@@ -83,6 +83,27 @@ def test_its_dry_run_shows_all_pages_as_one_by_step(cli: Cli, api: Stub) -> None
     assert found["steps"][0] == {"name": "cold", "counts": {"cold": 3}, "note": None}
 
 
+def test_the_dry_run_tells_decisions_of_the_sweep_from_moves(cli: Cli, api: Stub) -> None:
+    parts = ("sweep", "archive")
+    printed = {"id": "m1", "from": "active", "to": "archived", "rule": "decay", "why": "weak"}
+    found: dict[str, Any] = {
+        "as_of": "then",
+        "steps": [{"name": part, "counts": {"archived": 1, "cold": 0}, "note": None} for part in parts],
+        "changes": [{"step": part, **printed} for part in parts],
+        "next_cursor": None,
+    }
+    api.replies[f"POST {NIGHT}/run"] = Reply(200, found)
+    shown = cli("schedule", "run", "night", "--dry-run").out
+    assert [" ".join(line.split()) for line in shown.splitlines()][-2:] == [
+        "sweep 1 decided: archived",
+        "archive 1 to archived",
+    ]
+    assert "A row of the step sweep is a decision" in " ".join(shown.split())
+    moves = {name: found[name][1:] for name in ("steps", "changes")}
+    api.replies[f"POST {NIGHT}/run"] = Reply(200, found | moves)
+    assert "decision" not in cli("schedule", "run", "night", "--dry-run").out
+
+
 def test_it_rests_and_goes_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {NIGHT}/pause"] = Reply(200, schedule(paused=True))
     api.replies[f"POST {NIGHT}/resume"] = Reply(200, schedule())

@@ -68,7 +68,7 @@ def test_stats_show_own_words_beside_others_and_recall(cli: Cli, api: Stub) -> N
     stats = {"memories": {}, "pending": {}, "lanes": {}, "dead_letters": 0, "self_tests": [run | speed]}
     api.replies["GET /v1/stats"] = Reply(200, stats)
     out = cli("stats").out
-    assert all(head in out for head in ("original words", "paraphrase", "recalled", "empty recalls"))
+    assert all(head in out for head in ("application", "other words", "recall", "empty recalls"))
     assert "2026-03-08 95% of 20 60% of 20 40% of 20 30% 50 ms" in [" ".join(line.split()) for line in out.splitlines()]
 
 

@@ -52,6 +52,17 @@ def test_another_run_sends_the_same_keys_and_a_changed_batch_another(cli: Cli, a
     assert [before == after for before, after in zip(first, second, strict=True)] == [True, False, True]
 
 
+def test_memories_that_were_accepted_before_are_counted(cli: Cli, api: Stub, folder: Path) -> None:
+    name = lines(folder / "a.jsonl", *({"text": f"number {n}"} for n in range(3)))
+    first, known = Reply(202, {"ids": [], "request_id": "r1"}, {"X-Request-Id": "r1"}), "had been accepted before"
+    api.replies["POST /v1/memories"] = first
+    assert known not in cli("ingest", name).out
+    api.replies["POST /v1/memories"] = [Reply(202, {"ids": [], "request_id": "r1"}, {"X-Request-Id": "r2"}), first]
+    assert f"2 of them {known}" in cli("ingest", name, "--batch", "2").out
+    api.replies["POST /v1/memories"] = Reply(202, {"ids": [], "request_id": "r1"}, {"X-Request-Id": "r3"})
+    assert json.loads(cli("ingest", name, "--json").out)["repeated"] == 3
+
+
 def test_thread_and_subject_are_for_memories_that_name_none(cli: Cli, api: Stub, folder: Path) -> None:
     name = lines(folder / "a.jsonl", {"text": "a"}, {"text": "b", "subject": "lena"})
     assert cli("ingest", name, "--subject", "orla", "--thread", "t1").code == 0

@@ -18,6 +18,7 @@ import redis
 
 from app.clients.redis import stream
 from app.domain.health_findings import Finding, attention, dead_letter_finding, exposed_secret_finding, ok, trouble
+from app.domain.provider_health import CONNECTION, ProviderHealth, working_providers
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
@@ -159,6 +160,36 @@ def test_a_refused_key_is_a_fail(cli: Cli, api: Stub) -> None:
     code, found = levels(cli)
     assert code == 1
     assert found["api key"] == "fail"
+
+
+def test_a_service_that_waits_for_a_replay_is_no_refused_key(cli: Cli, api: Stub) -> None:
+    older = "The data is an older copy, with 1 erasure to replay: run `ebbing privacy replay`."
+    sick = {"status": "not ready", "dependencies": [{"name": "erasures", "well": False, "detail": older}]}
+    api.replies["GET /readyz"] = Reply(503, sick)
+    api.replies["GET /v1/status"] = Reply(503, problem(503, "not-replayed"))
+    done = cli("doctor", COLUMNS="300")
+    assert done.code == 1
+    assert (
+        "✗ api: erasures       The data is an older copy, with 1 erasure to replay: run `ebbing privacy replay`.\n"
+        in done.out
+    )
+    assert f"✗ api                 {api.url} isn't ready.\n" in done.out, "a URL isn't capitalised"
+    assert "api key" not in done.out
+    assert "because the service refuses requests" in done.out
+    api.replies["GET /readyz"] = Reply(200, READY)
+    assert "✗ api: status" in cli("doctor").out
+
+
+def test_uses_of_a_provider_have_the_names_of_the_dashboard(cli: Cli, api: Stub) -> None:
+    uses = [
+        ProviderHealth(use, "models:80", model, "ok", 60.0, None, "", 0, "closed")
+        for use, model in ((CONNECTION, ""), ("contradict", "small"))
+    ]
+    api.replies["GET /readyz"] = Reply(200, READY)
+    api.replies["GET /v1/status"] = status(*working_providers(uses))
+    shown = cli("doctor", COLUMNS="300").out
+    assert "✓ provider            connection: models:80, last success 1 minute ago\n" in shown
+    assert "✓ provider            contradiction checks: small at models:80, last success 1 minute ago\n" in shown
 
 
 @pytest.fixture

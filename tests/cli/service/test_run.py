@@ -284,6 +284,16 @@ def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> Non
     assert "sk-x" not in shown
 
 
+def test_the_banner_names_the_folder_behind_a_link(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    (home / "postgres").symlink_to(elsewhere)
+    shown = banner(Settings(), Service((), "http://127.0.0.1:8000", "", "", ""), home, 1.0)
+    assert f"embedded, in {elsewhere.resolve()} (linked from {home / 'postgres'})\n" in shown
+    assert f"embedded, in {home / 'redis'}\n" in shown
+
+
 @pytest.mark.long
 def test_the_demo_with_a_model_shows_its_scores_their_cost_and_what_the_cache_spares(private: Path) -> None:
     prices = json.dumps({"gpt-5.4-mini": {"input": 1, "output": 2}})

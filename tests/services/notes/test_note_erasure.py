@@ -10,7 +10,7 @@ import pytest
 from app.domain.notes.note import note_name
 from app.domain.privacy.legal_hold import Scope
 from app.errors import Misconfigured
-from app.services.erasure import report, requests
+from app.services.erasure import report, requests, tenant_deletion
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.notes import note_erasure
@@ -115,3 +115,20 @@ def test_without_notes_there_is_nothing_to_find(service: Service, tmp_path: Path
     with database.tenant(tenant_id) as tx:
         assert note_erasure.remove_notes(tx, tenant_id, []) == 0
     assert not (tmp_path / "none").exists()
+
+
+def test_the_deletion_of_a_tenant_removes_its_notes_and_those_of_no_other(vault: Vault) -> None:
+    other = Vault(vault.service, vault.base)
+    for each in (vault, other):
+        each.remember("the red boat", "the blue boat")
+        each.run()
+    (vault.folder / "copy.md").write_bytes((vault.folder / vault.names()[0]).read_bytes())
+    name = tenant_deletion.get(vault.tenant_id).tenant.name
+    made = tenant_deletion.request(vault.tenant_id, name, "key", 0)
+    worked(vault.service, UNFINISHED)
+    done = tenant_deletion.get(vault.tenant_id)
+    assert (done.tenant.deletion_id, done.tenant.status) == (made.tenant.deletion_id, "deleted")
+    assert vault.names() == []
+    assert len(other.names()) == 2
+    report = tenant_deletion.read_report(vault.tenant_id)
+    assert set(report["left"].values()) == {0}

@@ -317,7 +317,7 @@ def test_poison_is_set_aside_and_its_neighbours_are_applied(shop: Shop) -> None:
     shop.used(memory_id)
     assert shop.counts(memory_id) == [1]
     reasons = sorted(reason for _, reason, _ in shop.service.letters(shop.tenant_id))
-    count = "envelope holds another number of memories than it says"
+    count = "envelope body and memory count differ"
     assert reasons == ["Invalid", "Invalid", "Invalid", "Unreadable", count]
     assert shop.service.is_idle()
 
