@@ -33,7 +33,7 @@ _STORES: Final = {
     "tenant_files": "files of cold storage and exports",
     "tenant_queue": "requests that wait to be stored",
     "memories": "memories",
-    "notes": "notes of promoted memories",
+    "note_files": "notes of promoted memories",
     "bases": "shared PCA bases to refit",
     "tenant_rows": "settings, keys, schedules, jobs and reports",
     "tenant_keys": "encryption keys",

@@ -183,8 +183,8 @@ def _find_notes(tenant_id: UUID, _erasure: Erasure, _ids: Sequence[UUID]) -> Ste
 
 def _erase_notes(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     """Remove the tenant's notes, once no job writes any more."""
-    planned = _planned(erasure, "notes")
-    with step_transaction(tenant_id, erasure, "notes"):
+    planned = _planned(erasure, "note_files")
+    with step_transaction(tenant_id, erasure, "note_files"):
         pass  # removing a file twice is harmless
     return StepProgress(None, max(planned, note_erasure.remove_notes_of_tenant(tenant_id, planned)))
 
@@ -209,7 +209,7 @@ TENANT_STEPS: Final[dict[str, ErasureStep]] = {
     "tenant_files": ErasureStep("objects of cold storage and exports", "deleted", _find_files, _erase_files),
     "tenant_queue": ErasureStep("requests that wait to be stored", "dropped", _find_queue, _erase_queue),
     "memories": ErasureStep("memories and their dependent rows", "deleted", _find_memories, _erase_memories),
-    "notes": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
+    "note_files": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
     "bases": ErasureStep(
         "PCA bases of archived vectors", "refitted without the erased vectors", _find_bases, _erase_bases
     ),
