@@ -86,7 +86,7 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
     [alias] = service.send(tenant_id, {"text": TURNS[1], "thread": "t", "subject": "s", "external_id": "canaryword 1"})
     service.work()
     before, gone, after = ids
-    for table, columns, values in (
+    rows: list[tuple[str, str, list[Any]]] = [
         ("links", "memory_id, other_id, kind", [gone, before, "canaryword"]),
         ("links", "memory_id, other_id, kind", [before, gone, "canaryword"]),
         *(
@@ -161,7 +161,8 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             [gone, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
         ),
         ("ebbing_keys.record_keys", "key_id, owner, wrapped", [UUID(int=2), b"", b""]),
-    ):
+    ]
+    for table, columns, values in rows:
         marks = ", ".join(["%s"] * len(values))
         insert = f"INSERT INTO {table} (tenant_id, {columns}) VALUES (%s, {marks})"  # noqa: S608 - constants
         service.rows(insert, tenant_id, *values)
