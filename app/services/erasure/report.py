@@ -135,6 +135,8 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
             "found": planned["found"],
             "removed": executed_step["removed"],
         }
+        if planned.get("kinds"):
+            row["kinds"] = planned["kinds"]
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
         row["left"] = left.get(step, 0)

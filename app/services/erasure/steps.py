@@ -262,8 +262,10 @@ def _gone_at(erasure: Erasure) -> datetime | None:
 
 def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        count = sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values())
-        return StepCount(count + len(retained_texts.find_named(tx, tenant_id, erasure)))
+        counted = references.count_records(tx, tenant_id, names(erasure), memory_ids)
+        kinds = {table: count for table, count in counted.items() if count}
+        texts = len(retained_texts.find_named(tx, tenant_id, erasure))
+        return StepCount(sum(kinds.values()) + texts, {"kinds": kinds} if kinds else {})
 
 
 def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
