@@ -56,7 +56,7 @@ def requests(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List erasures, newest first."""
+    """List erasures only, newest first (all requests: `ebbing privacy log`)."""
     found = fetch_list(url, PATH, "erasures", limit, status=status)
     rows = (
         (
@@ -225,8 +225,10 @@ def erasure_path(request_id: str) -> str:
 
 
 def describe_scope(found: dict[str, Any]) -> str:
-    """Describe the scope of an erasure; empty after it has completed."""
+    """Describe the scope of an erasure, which is deleted when it completes."""
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
+    if not by and found["status"] == "verified":
+        return "no longer stored"
     return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())

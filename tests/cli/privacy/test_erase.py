@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,16 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "hidden at once" in listed
     assert "request ID         e1" in shown
     assert "request ID" in listed
+
+
+def test_a_completed_erasure_is_shown_without_its_scope_and_with_its_basis_in_words(cli: Cli, api: Stub) -> None:
+    empty: dict[str, Any] = {"subject": None, "ids": None, "thread": None, "filter": None}
+    done = ERASURE | empty | {"kind": "gdpr", "status": "verified", "legal_basis": "b"}
+    api.replies[f"GET {PATH}/e1"] = Reply(200, done | {"erase_after": ERASURE["requested_at"]})
+    shown = cli("privacy", "show", "e1").out
+    assert "scope              no longer stored" in shown
+    assert "grace period ends" not in shown
+    assert "legal basis        GDPR Art. 17(1)(b): consent was withdrawn" in shown
 
 
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
