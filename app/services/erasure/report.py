@@ -199,7 +199,8 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
     return [
         *anonymous,
         {
-            "what": "ids of erased memories, a keyed digest of the name, and the last stream position covered",
+            "what": "ids of erased memories, a keyed digest of the name, and the last position in the input "
+            "queue that the erasure covers",
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
             "until": _UNLIMITED,

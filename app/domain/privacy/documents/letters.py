@@ -133,6 +133,8 @@ def letter_lines(
         case "completion":
             done = f"{key}.done_{request.nature}{'_report' if has_report else ''}"
             lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
+            if request.nature == "access" and f"{key}.access_{law}" in texts:
+                lines.append(texts.text(f"{key}.access_{law}", blank=texts.text("answer.blank")))
             if similar:
                 lines.append(texts.count(f"{key}.similar", similar))
         case "partial":
