@@ -145,6 +145,8 @@ def print_report(found: dict[str, Any]) -> None:
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
         typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+    if similar := (found.get("similar_names") or {}).get("memories"):
+        typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
     if listed := (found.get("mentions") or {}).get("texts"):
         text = f"{count_of(len(listed), 'text', 'texts')} of operators may mention the subject by a part of the name"
         typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")

@@ -153,6 +153,11 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert "requested     2026-03-07 11:00 UTC\nrewrite by    2026-04-03 08:00 UTC\n" in shown
     assert "1 other stores had no matching data" in shown
     assert "table links" not in shown
+    assert "another spelling" not in shown
+    similar = {"memories": 4, "subjects": 1, "complete": True}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"similar_names": similar})
+    said = "4 memories stored under another spelling of the name, not part of this erasure"
+    assert said in cli("privacy", "report", "e1").out
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
     assert cli("privacy", "report", "e1", "--html", str(page)).code == 0
