@@ -12,7 +12,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import HoldId
 from app.api.http.request_body import json_body
-from app.api.privacy.near_names import warn_unknown
+from app.api.privacy.near_names import describe_names, warn_unknown
 from app.domain.privacy.legal_hold import NO_GROUND, HoldCorrection, HoldRelease, NewHold, parse_scope
 from app.services.privacy import legal_holds
 from app.store.privacy.holds import Hold
@@ -30,13 +30,14 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
 
     Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
 
-    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
+    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names. With
+    `dry_run`, `other_spellings` lists subjects with the same name in another spelling, which the hold doesn't cover.
     """
-    known = warn_unknown(caller.tenant_id, given.subject)
     if given.dry_run:
+        known = describe_names(caller.tenant_id, given.subject)
         counted = legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict()
         return responses.answer(counted | known | _warn_ground(given))
-    meant = parse_scope(given)
+    known, meant = warn_unknown(caller.tenant_id, given.subject), parse_scope(given)
     placed = legal_holds.place_hold(caller.tenant_id, meant, given.reason, caller.key_id, given.ground)
     return responses.answer(_render(placed) | known | _warn_ground(given), 201)
 

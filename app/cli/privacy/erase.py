@@ -12,7 +12,7 @@ from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.core.time_option import time_option
-from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
 
 router = typer.Typer()
@@ -125,13 +125,13 @@ def erase(
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
-            others = list_other_spellings(subject, would)
+            others = list_other_spellings(subject, would, recorded="erase" if recorded_request else None)
             already = _name_already_hidden(would)
             if dry_run:
-                hidden = count_of(would["memories"], "memory", "memories") + explain_none(subject, would)
+                hidden = count_of(would["memories"], "memory", "memories") + end_dry_run(subject, would)
                 print_result(
                     would,
-                    f"Would hide {hidden}.{already} {_outcome(would['memories'], would)}{others}",
+                    f"Would hide {hidden}{already} {_outcome(would['memories'], would)}{others}",
                     as_json=as_json,
                 )
                 return

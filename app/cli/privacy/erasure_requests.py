@@ -56,7 +56,7 @@ def requests(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List erasures, newest first."""
+    """List erasures only, newest first (all requests: `ebbing privacy log`)."""
     found = fetch_list(url, PATH, "erasures", limit, status=status)
     rows = (
         (
@@ -145,6 +145,8 @@ def print_report(found: dict[str, Any]) -> None:
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
         typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+    if similar := (found.get("similar_names") or {}).get("memories"):
+        typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
     if listed := (found.get("mentions") or {}).get("texts"):
         text = f"{count_of(len(listed), 'text', 'texts')} of operators may mention the subject by a part of the name"
         typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
@@ -225,8 +227,10 @@ def erasure_path(request_id: str) -> str:
 
 
 def describe_scope(found: dict[str, Any]) -> str:
-    """Describe the scope of an erasure; empty after it has completed."""
+    """Describe the scope of an erasure, which is deleted when it completes."""
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
+    if not by and found["status"] == "verified":
+        return "no longer stored"
     return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())

@@ -15,7 +15,7 @@ from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, prin
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
 from app.cli.privacy.erase import CaseReference, Controller, Received, RecordedRequest
-from app.cli.privacy.near_names import AsWritten, explain_none, list_other_spellings, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_bytes
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def export(
 
     if dry_run:
         found = call(url, "GET", item_path(SUBJECTS, subject))
-        text = f"Would export {_describe_holdings(subject, found)}{explain_none(subject, found)}."
-        text += list_other_spellings(subject, found)
+        text = f"Would export {_describe_holdings(subject, found)}{end_dry_run(subject, found)}"
+        text += list_other_spellings(subject, found, recorded="export" if recorded_request else None)
         print_result(found, text, as_json=as_json)
         return
     if output is None:
@@ -100,7 +100,7 @@ def export(
         found = api.call("GET", item_path(SUBJECTS, subject)).body
         warn_unknown(subject, found)
         refuse_near_miss(subject, found, as_written=as_written)
-        if others := list_other_spellings(subject, found):
+        if others := list_other_spellings(subject, found, recorded="export" if recorded_request else None):
             typer.echo(f"warning:{others}", err=True)
         if not yes:
             confirm(f"Export {_describe_holdings(subject, found)} to {output}? The file is not encrypted.")

@@ -24,7 +24,7 @@ from app.cli.core.output import (
     print_result,
     print_rows,
 )
-from app.cli.privacy.near_names import AsWritten, explain_none, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
 from app.domain.formatting import format_minute
 from app.domain.privacy.legal_hold import HOLD_GROUNDS, NO_GROUND
 
@@ -94,16 +94,19 @@ def place(
             counted = api.call(
                 "POST", PATH, json=body | {"reason": reason, "dry_run": True} | given(ground=ground)
             ).body
+            others = list_other_spellings(subject, counted)
             if dry_run:
-                text = f"Would hold {_many(counted)}{explain_none(subject, counted)}."
+                text = f"Would hold {_many(counted)}{end_dry_run(subject, counted)}{others}"
                 text += "" if ground else f" Note: {NO_GROUND}."
                 print_result(counted, text, as_json=as_json)
                 return
             warn_unknown(subject, counted)
             refuse_near_miss(subject, counted, as_written=as_written)
             if not yes:
-                confirm(f"Place a hold on {_many(counted)}{later}, until it is released?")
+                confirm(f"Place a hold on {_many(counted)}{later}, until it is released?{others}")
                 ground = ground or _ask_ground()
+            elif others:
+                typer.echo(f"warning:{others}", err=True)
         placed = api.call("POST", PATH, json=body | {"reason": reason} | given(ground=ground)).body
         found = placed if as_json else api.call("GET", _path(placed["id"])).body
     if as_json:

@@ -19,6 +19,7 @@ AsWritten = Annotated[
     ),
 ]
 OTHER_ENCODING: Final = "the same letters, stored in another Unicode form"
+OTHER_CAPITALS: Final = "differs only in capitals"
 
 
 def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
@@ -27,19 +28,31 @@ def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
         typer.echo(f"warning: {describe_unknown(subject, found['near'])}", err=True)
 
 
-def explain_none(subject: str | None, found: dict[str, Any]) -> str:
-    """Return the end of a sentence about a dry run that found nothing; empty if memories have the subject."""
-    return f": {describe_unknown(subject, found['near'])}".rstrip("?") if "near" in found else ""
+def end_dry_run(subject: str | None, found: dict[str, Any]) -> str:
+    """Return the end of a sentence about a dry run: a full stop, or that no memory has the subject, with a question."""
+    if "near" not in found:
+        return "."
+    explanation = describe_unknown(subject, found["near"])
+    return f": {explanation}{'' if explanation.endswith('?') else '.'}"
 
 
-def list_other_spellings(subject: str | None, found: dict[str, Any]) -> str:
-    """Return sentences about the subjects with the same name in another spelling; empty if there are none."""
+def list_other_spellings(subject: str | None, found: dict[str, Any], *, recorded: str | None = None) -> str:
+    """Return sentences about the subjects with the same name in another spelling; empty if there are none.
+
+    Args:
+        recorded: Name of the command if it carries out a recorded request, which it can do for one subject only.
+    """
     names = _list_names(subject, found.get("other_spellings", ()))
     if not names:
         return ""
+    said = f" Not included: {', '.join(names)}, the same name in another spelling."
+    if recorded is None:
+        return f"{said} Repeat the command for each that is the same person."
+    law = f" --law {plain(found['kind'])}" if "kind" in found else " --law LAW"
+    received = f" --received {found['received_at'][:10]}" if found.get("received_at") else " --received DATE"
     return (
-        f" Not included: {', '.join(names)}, the same name in another spelling. Repeat the command for each that is "
-        "the same person."
+        f"{said} For each that is the same person, run `ebbing {recorded} NAME{law}{received}`, without --request: "
+        "it gets an entry of its own in the request log."
     )
 
 
@@ -64,6 +77,13 @@ def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
     return f"no stored memory has the subject `{plain(subject)}`{proposal}"
 
 
+def describe_difference(name: str, near: dict[str, Any]) -> str | None:
+    """Describe how a stored subject differs from a name if only the Unicode form or the capitals do; None otherwise."""
+    if has_other_encoding(name, near["subject"]):
+        return OTHER_ENCODING
+    return OTHER_CAPITALS if near["likeness"] == "case" and name.lower() == near["subject"].lower() else None
+
+
 def _list_names(subject: str | None, found: Iterable[dict[str, Any]]) -> list[str]:
     """Return each subject found with its number of memories."""
     return [
@@ -76,4 +96,5 @@ def _list_names(subject: str | None, found: Iterable[dict[str, Any]]) -> list[st
 def _describe_likeness(subject: str | None, near: dict[str, Any]) -> str:
     if near["likeness"] == "speaker":
         return ", with this speaker"
-    return f"; {OTHER_ENCODING}" if has_other_encoding(subject or "", near["subject"]) else ""
+    difference = describe_difference(subject or "", near)
+    return f"; {difference}" if difference else ""

@@ -80,9 +80,13 @@ def _show_erasure(found: dict[str, Any], logged: dict[str, Any], *, as_json: boo
         shown["under legal hold"] = found["held"]
         shown["legal holds"] = ", ".join(map(_describe_hold, found["holds"]))
     shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}
+    if found.get("legal_basis"):
+        shown[_CASE["legal_basis"]] = _describe_basis(found)
     shown |= _describe_identity(logged)
     dates = {text: logged.get(name) for name, text in _REQUEST_DATES.items()}
     dates |= {text: found[name] for name, text in _ERASURE_DATES.items()}
+    if found["erase_after"] == found["requested_at"]:
+        del dates[_ERASURE_DATES["erase_after"]]
     _print(shown | {text: format_minute(moment) for text, moment in dates.items() if moment})
     done = {each["step"]: each for each in found["executed"]}
     rows = [
@@ -119,6 +123,14 @@ def _describe_identity(logged: dict[str, Any]) -> dict[str, object]:
     if not logged.get("identity_method"):
         return {}
     return {"identity check": f"{logged['identity_method']}, {format_minute(logged['identity_checked_at'])}"}
+
+
+def _describe_basis(found: dict[str, Any]) -> str:
+    """Return the legal basis of an erasure in words, as its report states it."""
+    from app.domain.privacy.documents.report_page import describe_basis
+    from app.domain.privacy.documents.texts import ENGLISH
+
+    return describe_basis(found["kind"], found["legal_basis"], ENGLISH)
 
 
 def _describe_hold(hold: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from app.cli.privacy.erasure_requests import router
 PATH: Final = "/v1/privacy/requests"
 NATURES: Final = ("erasure", "access", "portable", "correction", "restriction", "objection")
 MANNERS: Final = ("mail", "letter", "telephone", "form", "person", "api")
+_CHANNELS: Final = ", ".join(MANNERS).replace("mail", "mail (e-mail)")
 COUNTS: Final = ("received", "open", "done", "denied", "cancelled", "late")
 
 Id = Annotated[str, typer.Argument(help="Request ID.", metavar="ID")]
@@ -44,7 +45,11 @@ def record(
         str, typer.Option("--law", help="Law that the request refers to: `gdpr`, `ccpa`, or `user` for none.")
     ] = "user",
     channel: Annotated[
-        str, typer.Option("--channel", help=f"Channel through which the request arrived: {', '.join(MANNERS)}.")
+        str,
+        typer.Option(
+            "--channel",
+            help=f"Channel through which the request arrived: {_CHANNELS}.",
+        ),
     ] = "mail",
     received_at: Received = None,
     controller: Controller = None,

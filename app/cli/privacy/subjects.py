@@ -11,8 +11,7 @@ from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_rows, print_table
 from app.cli.privacy.erasure_requests import router
-from app.cli.privacy.near_names import OTHER_ENCODING, warn_unknown
-from app.domain.privacy.subject_names import has_other_encoding
+from app.cli.privacy.near_names import describe_difference, warn_unknown
 
 PATH: Final = "/v1/privacy/subjects"
 _MENTIONED: Final = {"person_name": "a person of this name", "street_address": "this address"}
@@ -105,4 +104,4 @@ def retention(
 
 
 def _describe_match(name: str, each: dict[str, Any]) -> str:
-    return OTHER_ENCODING if has_other_encoding(name, each["subject"]) else _LIKENESS[each["likeness"]]
+    return describe_difference(name, each) or _LIKENESS[each["likeness"]]

@@ -46,7 +46,8 @@ class CmmParameters:
     """Grace period after the last use, without decay."""
     age_from: Literal["last_use", "end_of_grace"] = "end_of_grace"
     """Moment from which decay counts a memory's age: `end_of_grace`, as in the authors' package, begins at strength 1;
-    `last_use`, the seed's wording, drops to the value that the memory would have without a grace period."""
+    with `last_use`, as seed 002 is worded, strength drops when the grace period ends, to the value that it would have
+    without one."""
     lock_accesses_per_week: Annotated[float, Field(ge=0.001, le=1_000_000, allow_inf_nan=False)] = 0.5
     """Accesses per week from which the memory is locked and doesn't decay."""
     test_gain: Share = 0.15

@@ -24,6 +24,8 @@ PART_MIN: Final = 3
 """Minimum letters of a name that counts as a part of another name."""
 _SIMILAR_MIN: Final = 4
 """Minimum letters of a name in which one letter may differ; two may differ from twice this number on."""
+_WORD_MIN: Final = 5
+"""Minimum letters of a first or family name that is compared with the words of longer names, with the same limits."""
 _MISSPELT_MIN: Final = 6
 """Minimum letters of a name that is found misspelt in a text; shorter names are too close to ordinary words."""
 _UNSPACED_MIN: Final = 2
@@ -54,7 +56,7 @@ class NearName(NamedTuple):
     Attributes:
         likeness: `exact`; `case`: equal but for case and Unicode form; `spelling`: also but for accents, spaces and
             punctuation; `email`: the name before the @; `speaker`: memories about the subject have this speaker;
-            `part`: one name contains the other; `similar`: one or two letters differ.
+            `part`: one name contains the other; `similar`: one or two letters differ, also from a word of the name.
         memories: Number of stored memories about the subject, including hidden ones.
     """
 
@@ -103,6 +105,7 @@ class NameMatcher:
         self._folded = fold_name(name)
         self._letters = fold_letters(self._folded)
         self._local = fold_letters(self._folded.partition("@")[0]) if "@" in self._folded else self._letters
+        self._is_word = self._folded.isalpha() and len(self._letters) >= _WORD_MIN
         self._distance_max = min(len(self._letters) // _SIMILAR_MIN, 2)
         self._chunks = list(_split(self._letters, 2 * self._distance_max + 1))
 
@@ -123,7 +126,14 @@ class NameMatcher:
             self._folded in folded or folded in self._folded or self._letters in letters or letters in self._letters
         ):
             return "part"
-        return "similar" if self._is_similar(letters) else None
+        return "similar" if self._is_similar(letters) or self._has_similar_word(folded) else None
+
+    def _has_similar_word(self, folded: str) -> bool:
+        """Return True if the given name is one word, such as a surname, and similar to a word of a longer name."""
+        if not self._is_word or folded.isalnum():
+            return False
+        words = (fold_letters(word) for word in WORDS.findall(folded.partition("@")[0]))
+        return any(len(word) >= _WORD_MIN and self._is_similar(word) for word in words)
 
     def _is_similar(self, letters: str) -> bool:
         limit = self._distance_max

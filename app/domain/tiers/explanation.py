@@ -177,8 +177,7 @@ def _grace(rules: TierRules, case: DecisionCase) -> str:
     protection: Protection = rules.protection
     if case.back_days < protection.grace_days:
         since = "accepted" if case.back_days == case.age_days else "restored"
-        period = _format_age(protection.grace_days)
-        return f"{since} {_format_age(case.back_days)} ago, within the grace period of {period}"
+        return f"{since} {_format_age(case.back_days)} ago, within the first {_format_age(protection.grace_days)}"
     if case.importance > protection.grace_importance_above:
         return _format_comparison("importance", case.importance, "above", protection.grace_importance_above)
     return f"decay doesn't move memories of the kind {case.kind}"

@@ -10,7 +10,7 @@ from app.domain.privacy.erasure import MentionReview
 from app.errors import Conflict, FieldError, Invalid
 from app.services.erasure.requests import get_or_404
 from app.services.erasure.steps import names
-from app.services.memories import identity_mentions
+from app.services.memories import identity_mentions, subjects
 from app.services.privacy import retained_texts
 from app.services.privacy.retained_texts import MentionText
 from app.services.security import audit
@@ -24,16 +24,22 @@ def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
 
     Returns:
         `mentions`: places of operators' texts with a part of the person's names; see `retained_texts.find_possible`.
-        `mentioned`: numbers of visible memories in which rules detect the person's name, and of their subjects. Both
-        are None unless the erasure covers a person.
+        `mentioned`: numbers of visible memories in which rules detect the person's name, and of their subjects.
+        `similar_names`: numbers of visible memories about subjects with another spelling of the name, and of these
+        subjects. All are None unless the erasure covers a person.
     """
     subject = names(erasure).get("subject")
-    mentioned = None
+    mentioned = similar = None
     if subject is not None:
+        similar = subjects.count_other_spellings(tenant_id, subject)._asdict()
         found = identity_mentions.find_mentions(tenant_id, subject, but=subject)
         memories = sum(each.memories for each in found.subjects)
         mentioned = {"memories": memories, "subjects": len(found.subjects), "complete": found.is_complete}
-    return {"mentions": retained_texts.find_possible(tenant_id, erasure), "mentioned": mentioned}
+    return {
+        "mentions": retained_texts.find_possible(tenant_id, erasure),
+        "mentioned": mentioned,
+        "similar_names": similar,
+    }
 
 
 def list_mentions(tenant_id: UUID, erasure_id: UUID) -> list[MentionText]:

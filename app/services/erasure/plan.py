@@ -39,6 +39,13 @@ def write_plan(found: Mapping[str, StepCount], previous: Erasure) -> list[dict[s
                 table: max(earlier_tables.get(table, 0), removed_tables.get(table, 0) + count)
                 for table, count in step.more["tables"].items()
             }
+        if kinds := earlier_entry.get("kinds", {}) | step.more.get("kinds", {}):
+            earlier_kinds = earlier_entry.get("kinds", {})
+            removed_kinds = earlier_kinds if name in executed else {}
+            now = step.more.get("kinds", {})
+            entry["kinds"] = {
+                kind: max(earlier_kinds.get(kind, 0), removed_kinds.get(kind, 0) + now.get(kind, 0)) for kind in kinds
+            }
         if executed_step["removed"]:
             entry["earlier"] = executed_step["removed"]
         plan.append(entry)

@@ -135,6 +135,8 @@ def _stores(erasure: Erasure, left: Mapping[str, int], now: datetime) -> list[di
             "found": planned["found"],
             "removed": executed_step["removed"],
         }
+        if planned.get("kinds"):
+            row["kinds"] = planned["kinds"]
         if planned.get("segments"):
             row["rewritten_by"] = (now + SEGMENTS_WITHIN).isoformat()
         row["left"] = left.get(step, 0)
@@ -197,7 +199,8 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
     return [
         *anonymous,
         {
-            "what": "ids of erased memories, a keyed digest of the name, and the last stream position covered",
+            "what": "ids of erased memories, a keyed digest of the name, and the last position in the input "
+            "queue that the erasure covers",
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
             "until": _UNLIMITED,

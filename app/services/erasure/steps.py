@@ -19,6 +19,7 @@ from app import failpoints, queues
 from app.clients.redis import stream_position
 from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
+from app.domain.privacy.documents.texts import ENGLISH
 from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services.erasure.index_removal import ROWS
 from app.services.erasure.requests import get_or_404
@@ -262,8 +263,10 @@ def _gone_at(erasure: Erasure) -> datetime | None:
 
 def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
     with database.tenant(tenant_id) as tx:
-        count = sum(references.count_records(tx, tenant_id, names(erasure), memory_ids).values())
-        return StepCount(count + len(retained_texts.find_named(tx, tenant_id, erasure)))
+        counted = references.count_records(tx, tenant_id, names(erasure), memory_ids)
+        kinds = {table: count for table, count in counted.items() if count}
+        texts = len(retained_texts.find_named(tx, tenant_id, erasure))
+        return StepCount(sum(kinds.values()) + texts, {"kinds": kinds} if kinds else {})
 
 
 def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
@@ -331,31 +334,34 @@ def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
     return StepProgress(None, export_requests.forget(tenant_id, erasure.scope.subject, ids))
 
 
+def name_store(step: str) -> str:
+    """Return the name of the store that a step clears, as documents for people call it."""
+    return ENGLISH.text(f"stores.{step}.name")
+
+
 STEPS: Final[dict[str, ErasureStep]] = {
-    "exports": ErasureStep("exports that contain erased data", "deleted", _find_exports, _erase_exports),
+    "exports": ErasureStep(name_store("exports"), "deleted", _find_exports, _erase_exports),
     "letters": ErasureStep(
-        "dead letters",
+        name_store("letters"),
         "rewritten without the erased data, or deleted if nothing else remains",
         _find_letters,
         _erase_letters,
     ),
-    "note_files": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
+    "note_files": ErasureStep(name_store("note_files"), "deleted", _find_notes, _erase_notes),
     "segments": ErasureStep(
-        "segments of cold storage",
-        "unreadable immediately, because the records' keys are destroyed; a nightly run rewrites the segments without "
+        name_store("segments"),
+        "unreadable immediately, because the records' keys are destroyed; a nightly run rewrites the files without "
         "the records",
         _find_segments,
         _erase_segments,
     ),
-    "memories": ErasureStep("memories and their dependent rows", "deleted", _find_memories, _erase_memories),
-    "bases": ErasureStep(
-        "PCA bases of archived vectors", "refitted without the erased vectors", _find_bases, _erase_bases
-    ),
+    "memories": ErasureStep(name_store("memories"), "deleted", _find_memories, _erase_memories),
+    "bases": ErasureStep(name_store("bases"), "computed again without the erased vectors", _find_bases, _erase_bases),
     "records": ErasureStep(
-        "finished jobs, released holds, recorded searches limited to the subject or thread",
+        name_store("records"),
         "names redacted, searches deleted",
         _find_records,
         _erase_records,
     ),
-    "keys": ErasureStep("the subject's key for cold storage", "destroyed", _find_keys, _erase_keys),
+    "keys": ErasureStep(name_store("keys"), "destroyed", _find_keys, _erase_keys),
 }

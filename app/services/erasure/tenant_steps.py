@@ -15,7 +15,15 @@ from app import failpoints, queues
 from app.clients.object_store import cold_store
 from app.clients.redis import closed_tenants
 from app.clients.redis.stream import backlog
-from app.services.erasure.steps import STEP_SECONDS, STEPS, ErasureStep, StepCount, StepProgress, step_transaction
+from app.services.erasure.steps import (
+    STEP_SECONDS,
+    STEPS,
+    ErasureStep,
+    StepCount,
+    StepProgress,
+    name_store,
+    step_transaction,
+)
 from app.services.notes import note_erasure
 from app.services.privacy import export_requests
 from app.services.tiers import cold_storage, pca_refit
@@ -206,15 +214,11 @@ def _erase_bases(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: s
 
 
 TENANT_STEPS: Final[dict[str, ErasureStep]] = {
-    "tenant_files": ErasureStep("objects of cold storage and exports", "deleted", _find_files, _erase_files),
-    "tenant_queue": ErasureStep("requests that wait to be stored", "dropped", _find_queue, _erase_queue),
-    "memories": ErasureStep("memories and their dependent rows", "deleted", _find_memories, _erase_memories),
-    "note_files": ErasureStep("notes of promoted memories", "deleted", _find_notes, _erase_notes),
-    "bases": ErasureStep(
-        "PCA bases of archived vectors", "refitted without the erased vectors", _find_bases, _erase_bases
-    ),
-    "tenant_rows": ErasureStep(
-        "policies, API keys, schedules, jobs and reports of other erasures", "deleted", _find_rows, _erase_rows
-    ),
-    "tenant_keys": ErasureStep("encryption keys and keys of digests", "destroyed", _find_keys, _erase_keys),
+    "tenant_files": ErasureStep(name_store("tenant_files"), "deleted", _find_files, _erase_files),
+    "tenant_queue": ErasureStep(name_store("tenant_queue"), "dropped", _find_queue, _erase_queue),
+    "memories": ErasureStep(name_store("memories"), "deleted", _find_memories, _erase_memories),
+    "note_files": ErasureStep(name_store("note_files"), "deleted", _find_notes, _erase_notes),
+    "bases": ErasureStep(name_store("bases"), "computed again without the erased vectors", _find_bases, _erase_bases),
+    "tenant_rows": ErasureStep(name_store("tenant_rows"), "deleted", _find_rows, _erase_rows),
+    "tenant_keys": ErasureStep(name_store("tenant_keys"), "destroyed", _find_keys, _erase_keys),
 }

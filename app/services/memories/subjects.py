@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from app.domain.ingest.roles import ROLES
@@ -24,6 +24,8 @@ SECONDS_MAX: Final = 4.0
 """Time after which a search compares no further subjects."""
 SPEAKERS_MAX: Final = 50_000
 NEAR_MAX: Final = 5
+SPELLINGS_MAX: Final = 100
+"""Maximum number of other spellings of a name whose memories are counted."""
 _NAMES_A_PAGE: Final = 5_000
 _SPELLINGS: Final = ("exact", "case", "spelling")
 
@@ -106,6 +108,27 @@ def find_other_spellings(tenant_id: UUID, subject: str | None) -> list[NearName]
         return []
     found = search_subjects(tenant_id, subject, NEAR_MAX + 1).subjects
     return [each for each in found if each.likeness in _SPELLINGS and each.subject != subject][:NEAR_MAX]
+
+
+class OtherSpellings(NamedTuple):
+    """Visible memories about subjects whose names are other spellings of a name.
+
+    Attributes:
+        complete: False if the tenant has more subjects than a search compares.
+    """
+
+    memories: int
+    subjects: int
+    complete: bool
+
+
+def count_other_spellings(tenant_id: UUID, subject: str) -> OtherSpellings:
+    """Count the visible memories about other subjects with this name in another case, Unicode form or spelling."""
+    found = search_subjects(tenant_id, subject, SPELLINGS_MAX)
+    others = [each.subject for each in found.subjects if each.likeness in _SPELLINGS and each.subject != subject]
+    with database.tenant(tenant_id) as tx:
+        visible = [each.memories - each.hidden for each in subjects.count_memories(tx, tenant_id, others)]
+    return OtherSpellings(sum(visible), sum(1 for count in visible if count), found.is_complete)
 
 
 class _NameReader:

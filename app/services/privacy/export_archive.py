@@ -18,6 +18,7 @@ import msgspec
 
 from app.clients.object_store import cold_store
 from app.domain.privacy import export_page
+from app.domain.privacy.documents.texts import Texts
 from app.domain.privacy.export import FORMAT, line_schema, part_associated_data
 from app.domain.privacy.export_page import PageContents
 from app.domain.tiers import encryption
@@ -27,7 +28,7 @@ from app.services.security import audit, encryption_keys, recipients
 from app.store.core import database
 from app.store.privacy.exports import Export
 
-_PAGES: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
+_PAGES: Final[dict[str, tuple[str, Callable[[Any, Texts], str]]]] = {
     "access": ("memories.jsonl", export_page.render_access_memory),
     "portable": ("given.jsonl", export_page.render_portable_memory),
 }
@@ -91,7 +92,9 @@ class _Bundle:
         for part in self.parts(file):
             lines = [msgspec.json.decode(line) for line in part.splitlines()]
             self.damaged += [line["memory"]["memory_id"] for line in lines if "damaged" in line]
-            articles = (export_page.render_number(next(numbers), page, texts) + render_line(line) for line in lines)
+            articles = (
+                export_page.render_number(next(numbers), page, texts) + render_line(line, texts) for line in lines
+            )
             yield "".join(articles).encode()
         files = {name: self.lines(name) for name in self.names()}
         recipients = self.recipients if export.kind == "access" else None

@@ -23,6 +23,11 @@ from app.store.privacy import exports, request_log
 _NOUNS: Final[dict[Nature, str]] = {"access": "access", "portable": "portability"}
 _EXPORTED: Final[tuple[Nature, ...]] = ("access", "portable")
 
+_ANOTHER: Final = (
+    ": for another name of the same person, repeat the call without `request_id` (`--request`), with the request's law "
+    "and time of receipt (`received_at`, `--received`); it gets an entry of its own in the request log"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
@@ -85,10 +90,10 @@ def find_entry(
     if request.answer is not None:
         raise Conflict(f"this request is already answered: {request.answer}")
     if requests.get(tx, tenant_id, request.request_id) is not None:
-        raise Conflict("this request already has its erasure")
+        raise Conflict(f"this request already has its erasure{_ANOTHER}")
     export = exports.get(tx, tenant_id, request.request_id)
     if export is not None and export.status != "failed":
-        raise Conflict("this request already has its export")
+        raise Conflict(f"this request already has its export{_ANOTHER}")
     return replace(
         request,
         controller=given.controller or request.controller,

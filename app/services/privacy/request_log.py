@@ -18,6 +18,7 @@ from app.domain.privacy.documents.letters import (
     render_letter_page,
     render_letter_text,
 )
+from app.domain.privacy.documents.report_counts import count_similar
 from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
 from app.domain.privacy.requests import (
     Answer,
@@ -263,7 +264,8 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
         ]
         partial = PartialErasure((erasure.report or {}).get("memories", 0), erasure.finished_at, held)
     render = render_letter_page if as_page else render_letter_text
-    return render(letter, request, now, texts, has_report=erasure is not None, partial=partial)
+    similar = count_similar((erasure and erasure.report) or {})
+    return render(letter, request, now, texts, has_report=erasure is not None, similar=similar, partial=partial)
 
 
 def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:

@@ -111,10 +111,10 @@ def passes(report: dict[str, Any]) -> list[tuple[int, int, list[str]]]:
     return [(each["memories"], each["held"], each["holds"]) for each in report["passes"]]
 
 
-STEP = "memories and their dependent rows"
-EXPORTS = "exports that contain erased data"
-KEYS = "the subject's key for cold storage"
-SEGMENTS = "segments of cold storage"
+STEP = "memories and data derived from them"
+EXPORTS = "earlier exports of the data"
+KEYS = "the person's encryption key"
+SEGMENTS = "files in long-term storage"
 
 
 def test_the_report_of_an_erasure_that_waited_for_a_hold_sums_over_both_passes(api: Api) -> None:
@@ -138,7 +138,7 @@ def test_the_report_of_an_erasure_that_waited_for_a_hold_sums_over_both_passes(a
     figures = read_figures(report)
     assert figures[STEP] == figures["table memories"] == figures["table memory_state"] == (MEMORIES, MEMORIES, 0)
     assert figures["table scores"] == figures["table hidden_memories"] == (MEMORIES, MEMORIES, 0)
-    assert figures[EXPORTS] == figures[KEYS] == figures["dead letters"] == (1, 1, 0)
+    assert figures[EXPORTS] == figures[KEYS] == figures["failed items (dead letters)"] == (1, 1, 0)
     assert not any(left for _, _, left in figures.values())
     shown = api.get(f"{ERASURES}/{erasure_id}").json()
     assert {each["step"]: each["removed"] for each in shown["executed"]}["exports"] == 1

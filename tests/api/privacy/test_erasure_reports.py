@@ -43,7 +43,12 @@ def test_a_report_tells_every_store_and_no_name(api: Api) -> None:
     found = api.get(path).json()
     stores = {each["store"]: each for each in found["stores"]}
     assert (stores["table memories"]["found"], stores["table memories"]["removed"]) == (1, 1)
-    assert {"table embeddings", "table memory_words", "dead letters", "segments of cold storage"} <= stores.keys()
+    assert {
+        "table embeddings",
+        "table memory_words",
+        "failed items (dead letters)",
+        "files in long-term storage",
+    } <= stores.keys()
     assert not any(each["left"] for each in found["stores"])
     assert [each["host"] for each in found["recipients"]] == ["<i>api.example"]
     assert found["clocks"]["confirm_by"] < found["clocks"]["due_at"]

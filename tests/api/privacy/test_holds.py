@@ -52,6 +52,9 @@ def test_a_dry_run_counts_and_places_nothing(api: Api) -> None:
     assert (answer.status_code, counted) == (200, {"memories": 2, "hidden": 0})
     grounded = {"reason": "case 17", "subject": "ann", "dry_run": True, "ground": "archiving"}
     assert api.post(PATH, json=grounded).json() == {"memories": 2, "hidden": 0}
+    api.remember({"text": "z", "subject": "Ann"})
+    others = api.post(PATH, json=grounded).json()["other_spellings"]
+    assert others == [{"subject": "Ann", "likeness": "case", "memories": 1}]
     assert api.get(PATH).json()["holds"] == []
 
 

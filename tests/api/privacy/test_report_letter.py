@@ -171,7 +171,7 @@ def test_a_report_of_an_earlier_version_is_still_shown(api: Api) -> None:
         )
     text = read_page(api, erasure_id)
     assert "all data about one person" in text
-    assert "memories and their dependent rows deleted 1 1 0" in text
+    assert "memories and data derived from them deleted 1 1 0" in text
     assert "audit entries: –. Ground: proof of the erasure" in text
     assert "PostgreSQL's write-ahead log: as it is recycled" in text
 

@@ -190,6 +190,7 @@ def test_each_kind_of_request_has_its_completion(api: Api, nature: str, law: str
     api.post(f"{path(made)}/complete")
     text = api.get(f"{path(made)}/letters/completion").text
     assert ("supervisory authority" in text) == (law == "gdpr")
+    assert ("purposes of the processing" in text) == ((nature, law) == ("access", "gdpr"))
     assert "{" not in text
 
 

@@ -11,7 +11,7 @@ EXPLAINED: Final[dict[str, Any]] = {
     "tier": "active",
     "wanted": "active",
     "rule": "grace",
-    "why": "accepted 17 s ago, within the grace period of 7 days",
+    "why": "accepted 17 s ago, within the first 7 days",
     "numbers": {"strength": 0.285714, "privacy_risk": 1.07e-07, "uses": 3, "kind": None},
     "holds": [],
     "next_change": None,

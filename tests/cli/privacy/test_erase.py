@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,16 @@ def test_requests_are_listed_and_shown(cli: Cli, api: Stub) -> None:
     assert "request ID" in listed
 
 
+def test_a_completed_erasure_is_shown_without_its_scope_and_with_its_basis_in_words(cli: Cli, api: Stub) -> None:
+    empty: dict[str, Any] = {"subject": None, "ids": None, "thread": None, "filter": None}
+    done = ERASURE | empty | {"kind": "gdpr", "status": "verified", "legal_basis": "b"}
+    api.replies[f"GET {PATH}/e1"] = Reply(200, done | {"erase_after": ERASURE["requested_at"]})
+    shown = cli("privacy", "show", "e1").out
+    assert "scope              no longer stored" in shown
+    assert "grace period ends" not in shown
+    assert "legal basis        GDPR Art. 17(1)(b): consent was withdrawn" in shown
+
+
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
     api.replies[f"POST {PATH}/e1/cancel"] = Reply(200, ERASURE | {"cancelled_at": "2026-03-08T09:30:00Z"})
@@ -142,6 +153,11 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert "requested     2026-03-07 11:00 UTC\nrewrite by    2026-04-03 08:00 UTC\n" in shown
     assert "1 other stores had no matching data" in shown
     assert "table links" not in shown
+    assert "another spelling" not in shown
+    similar = {"memories": 4, "subjects": 1, "complete": True}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"similar_names": similar})
+    said = "4 memories stored under another spelling of the name, not part of this erasure"
+    assert said in cli("privacy", "report", "e1").out
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
     assert cli("privacy", "report", "e1", "--html", str(page)).code == 0

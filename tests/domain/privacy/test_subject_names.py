@@ -56,7 +56,17 @@ def test_edits_are_counted_up_to_the_limit() -> None:
     assert not is_within_edits("chen", "nehc", 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("Lindquist", "Nils Lindqvist"), ("Dvorrak", "Marek Dvořák"), ("Mareck", "marek.dvorak@example.com")],
+)
+def test_a_first_or_family_name_alone_is_found_with_a_wrong_letter(name: str, stored: str) -> None:
+    others = ["Nils Berg", "Lara Quist", "Mark Twain", "Dora Rack", "example"]
+    assert [(each.subject, each.likeness) for each in match_names(name, [stored, *others])] == [(stored, "similar")]
+
+
 def test_short_names_have_no_similar_ones() -> None:
+    assert not list(match_names("anna", ["Anne Frank"])), "too short to be compared with words of longer names"
     assert not list(match_names("bob", ["rob", "bab"]))
 
 

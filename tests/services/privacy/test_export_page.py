@@ -30,7 +30,13 @@ def test_the_contents_lead_to_sections_of_dated_memories(
     )
     page = vault.opened(vault.made(kind))["index.html"].decode()  # type: ignore[arg-type]
     anchors = re.findall(r'href="#([\w-]+)"', page)
-    assert anchors == ["memories-0", "memories-1", "memories-2", *(["recipients"] if kind == "access" else []), "files"]
+    assert anchors == [
+        "memories-0",
+        "memories-1",
+        "memories-2",
+        *(["recipients", "controller", "terms"] if kind == "access" else []),
+        "files",
+    ]
     for anchor in anchors:
         assert page.count(f'id="{anchor}"') == 1
     text = shown(page)
@@ -43,6 +49,9 @@ def test_the_contents_lead_to_sections_of_dated_memories(
     assert [f"Memory {n} heron {n - 1}" in text for n in range(1, 6)] == [True] * 5
     assert page.count("<section") == page.count("</section>")
     assert "break-before:page" in page
+    assert "5 March 2026, 10:00 UTC" in text
+    assert ("Memories about other people are not part of this export" in text) == (kind == "access")
+    assert ("tier changes, unless the memory is used before" in text) == (kind == "access")
     assert "counter(pages)" in page
     assert ("no transfer of memories to other hosts" in text) == (kind == "access")
 

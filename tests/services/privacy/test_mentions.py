@@ -15,7 +15,7 @@ from app.errors import Conflict, Invalid
 from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
-from app.services.privacy import legal_holds, retained_texts
+from app.services.privacy import legal_holds, request_log, retained_texts
 from app.services.security import operator_log
 from tests.api.privacy.test_report_letter import visible
 from tests.service import Service
@@ -66,8 +66,9 @@ def test_parts_of_a_name_are_listed_and_not_redacted(desk: Desk) -> None:
     assert report["mentions"]["more"] == 0
     assert "call from" not in str(report), "the report names places, not texts"
     text = visible(render_report(report))
-    assert "3 texts written by the operator contain a part of the person's name" in text
+    assert "3 texts written by the operator contained a part of the person's name" in text
     assert f"Case reference of an erasure, ID {erasure_id}: not reviewed yet" in text
+    assert "Completed and checked; 3 texts still await a review" in text
 
 
 def test_a_decision_redacts_or_keeps_a_text_and_is_recorded(desk: Desk) -> None:
@@ -82,7 +83,11 @@ def test_a_decision_redacts_or_keeps_a_text_and_is_recorded(desk: Desk) -> None:
     }
     assert desk.reasons() == [REDACTED, "Chen Li was here"]
     text = visible(render_report(read_report(desk.tenant_id, erasure_id)))
-    assert "2 reviewed so far" in text
+    assert (
+        "1 meant the person and was replaced by a fixed sentence, 1 meant another person and is retained, "
+        "0 still have to be reviewed"
+    ) in text
+    assert "await" not in text
     assert "means the person; replaced by a fixed sentence on" in text
     assert desk.service.one("SELECT items FROM audit WHERE action = 'texts_reviewed'") == 2
     for wrong, field in ((MentionReview((9,)), "redact"), (MentionReview((1,), (1,)), "keep")):
@@ -128,3 +133,36 @@ def test_nothing_is_listed_before_the_report_or_without_parts(desk: Desk) -> Non
     single = requests.request(desk.tenant_id, ErasureOptions(Scope(subject="bob"), "gdpr", 0), "key").erasure_id
     worked(desk.service)
     assert mentions.list_mentions(desk.tenant_id, single) == []
+
+
+def test_memories_under_another_spelling_are_counted_in_the_report_and_the_letter(desk: Desk) -> None:
+    others = [{"text": f"rice {n}", "subject": "Mei Chén"} for n in range(3)]
+    desk.service.send(desk.tenant_id, *others, {"text": "soup", "subject": "mei chen"}, {"text": "x", "subject": "Mai"})
+    desk.service.work()
+    requests.request(desk.tenant_id, ErasureOptions(Scope(subject="mei chen"), "gdpr", 7), "key")
+    erasure_id = desk.erase()
+    report = read_report(desk.tenant_id, erasure_id)
+    assert report["similar_names"] == {"memories": 3, "subjects": 1, "complete": True}, "hidden ones have an erasure"
+    assert "Mei" not in str(report)
+    text = visible(render_report(report))
+    assert "3 memories stored under a similar name were not part of this erasure" in text
+    sentence = "When the result was checked, 3 memories were stored under similar names"
+    assert sentence in text
+    assert sentence in request_log.write_letter(desk.tenant_id, erasure_id, "completion", as_page=False)
+    alone = requests.request(desk.tenant_id, ErasureOptions(Scope(subject="bob"), "gdpr", 0), "key").erasure_id
+    worked(desk.service)
+    text = visible(render_report(read_report(desk.tenant_id, alone)))
+    assert "no memory was stored under another spelling" in text
+    assert "under a similar name" not in text
+    letter = request_log.write_letter(desk.tenant_id, alone, "completion", as_page=False)
+    assert "similar" not in letter
+
+
+def test_the_report_names_only_the_kinds_of_records_that_it_found(desk: Desk) -> None:
+    hold = legal_holds.place_hold(desk.tenant_id, Scope(subject="Mei Chen"), "case 17", "key", "legal_claims")
+    legal_holds.release_hold(desk.tenant_id, hold.hold_id, "other", "settled")
+    desk.act("about Mei Chen")
+    text = visible(render_report(read_report(desk.tenant_id, desk.erase())))
+    assert "1 released legal hold: name removed" in text
+    assert "Other records about the person were also found (section 2)" in text
+    assert "recorded search" not in text.split("Check of the result")[0]

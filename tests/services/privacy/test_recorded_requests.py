@@ -132,7 +132,7 @@ def test_what_contradicts_the_recorded_request_is_refused(vault: Vault) -> None:
             export_requests.request_export(vault.tenant_id, wrong_export, "key")
     assert all(entry.answer is None for entry in entries(vault))
     requests.request(vault.tenant_id, ours, "key")
-    with pytest.raises(Conflict, match="already has its erasure"):
+    with pytest.raises(Conflict, match=r"already has its erasure: for another name .* without `request_id`"):
         requests.request(vault.tenant_id, ours, "key")
     requests.cancel(vault.tenant_id, recorded.request_id, "key")
     with pytest.raises(Conflict, match="already answered: cancelled"):

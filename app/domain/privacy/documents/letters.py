@@ -93,12 +93,14 @@ def letter_lines(
     texts: Texts = ENGLISH,
     *,
     has_report: bool = False,
+    similar: int = 0,
     partial: PartialErasure | None = None,
 ) -> list[str]:
     """Return the paragraphs of a letter, from the greeting to the closing.
 
     Args:
         has_report: Whether an erasure answered the request, whose report is enclosed with the completion.
+        similar: Number of memories under another spelling of the person's name, which the erasure didn't cover.
         partial: The request's erasure, if it waits for legal holds.
 
     Raises:
@@ -131,6 +133,10 @@ def letter_lines(
         case "completion":
             done = f"{key}.done_{request.nature}{'_report' if has_report else ''}"
             lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
+            if request.nature == "access" and f"{key}.access_{law}" in texts:
+                lines.append(texts.text(f"{key}.access_{law}", blank=texts.text("answer.blank")))
+            if similar:
+                lines.append(texts.count(f"{key}.similar", similar))
         case "partial":
             lines += _describe_partial(partial, texts) if partial else []
     lines += [texts.text(f"{key}.{part}_{law}") for part in ("law", "complaint") if f"{key}.{part}_{law}" in texts]
@@ -174,6 +180,7 @@ def render_letter_text(
     texts: Texts = ENGLISH,
     *,
     has_report: bool = False,
+    similar: int = 0,
     partial: PartialErasure | None = None,
 ) -> str:
     """Return a letter as plain text, with blanks for the requester's name and address.
@@ -181,12 +188,13 @@ def render_letter_text(
     Args:
         at: Date of the letter.
         has_report: Whether an erasure answered the request.
+        similar: Number of memories under another spelling of the person's name.
         partial: The request's erasure, if it waits for legal holds.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
-    lines = letter_lines(letter, request, texts, has_report=has_report, partial=partial)
+    lines = letter_lines(letter, request, texts, has_report=has_report, similar=similar, partial=partial)
     head = "\n".join(f"{name}: {value}" for name, value in _head(request, at, texts).items())
     sign = f"{texts.text('answer.blank')}\n{texts.text('answer.signature')}"
     return "\n\n".join([head, texts.text(f"answer.{letter}.title"), *lines, sign]) + "\n"
@@ -199,6 +207,7 @@ def render_letter_page(
     texts: Texts = ENGLISH,
     *,
     has_report: bool = False,
+    similar: int = 0,
     partial: PartialErasure | None = None,
 ) -> str:
     """Return a letter as a printable page, with blanks for the requester's name and address.
@@ -207,7 +216,12 @@ def render_letter_page(
         Conflict: The request isn't in the state that the letter is about.
     """
     title = texts.text(f"answer.{letter}.title")
-    body = "".join(map(html.paragraph, letter_lines(letter, request, texts, has_report=has_report, partial=partial)))
+    body = "".join(
+        map(
+            html.paragraph,
+            letter_lines(letter, request, texts, has_report=has_report, similar=similar, partial=partial),
+        )
+    )
     sign = html.pairs(texts, {texts.text("answer.signature"): ""})
     return html.page(
         texts,

@@ -53,6 +53,26 @@ def count_retained(row: Mapping[str, Any]) -> int:
     return max(int(row["found"]) - int(row["removed"]) - int(row["left"]), 0)
 
 
+class ReviewCounts(NamedTuple):
+    """The texts with a part of the erased person's name, by the operator's decision."""
+
+    redacted: int
+    kept: int
+    open: int
+
+
+def count_reviews(report: Mapping[str, Any]) -> ReviewCounts:
+    """Return the numbers of texts with a part of the person's name, by decision; all are 0 if the report lists none."""
+    listed = (report.get("mentions") or {}).get("texts") or ()
+    decisions = [each.get("decision") for each in listed]
+    return ReviewCounts(decisions.count("redact"), decisions.count("keep"), decisions.count(None))
+
+
+def count_similar(report: Mapping[str, Any]) -> int:
+    """Return the memories stored under another spelling of the person's name; 0 if the report doesn't count them."""
+    return int((report.get("similar_names") or {"memories": 0})["memories"])
+
+
 def find_row(report: Mapping[str, Any], **fields: str) -> Mapping[str, Any] | None:
     """Return the first row of a report's stores with these fields; None in reports by earlier versions."""
     return next((row for row in report["stores"] if fields.items() <= row.items()), None)

@@ -18,7 +18,14 @@ from app.domain.privacy.documents.report_appendix import (
     SYSTEMS,
     render_appendices,
 )
-from app.domain.privacy.documents.report_counts import count_outcomes, count_retained, find_row, sum_holds
+from app.domain.privacy.documents.report_counts import (
+    count_outcomes,
+    count_retained,
+    count_reviews,
+    count_similar,
+    find_row,
+    sum_holds,
+)
 from app.domain.privacy.documents.texts import ENGLISH, Texts
 from app.domain.privacy.erasure_passes import HELD
 
@@ -55,12 +62,17 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
         texts.text("report.controller"): texts.value(report.get("controller")),
         texts.text("report.case_reference"): texts.value(report.get("case_reference")),
         texts.text("report.request_id"): report["erasure_id"],
-        texts.text("report.result"): texts.text(f"status.{report['status']}"),
+        texts.text("report.result"): _describe_result(report, texts),
     }
     if report["clocks"].get("verified_at"):
         rows[texts.text("report.verified_at")] = texts.moment(report["clocks"]["verified_at"])
     rows[texts.text("report.made_at")] = texts.moment(report["made_at"])
     return html.pairs(texts, rows, "box")
+
+
+def _describe_result(report: Mapping[str, Any], texts: Texts) -> str:
+    status, waiting = texts.text(f"status.{report['status']}"), count_reviews(report).open
+    return texts.count("status.reviews", waiting, status=status) if waiting else status
 
 
 def _summary(report: Mapping[str, Any], texts: Texts) -> str:
@@ -73,9 +85,13 @@ def _summary(report: Mapping[str, Any], texts: Texts) -> str:
     if counts.left:
         lines.append(texts.count("report.summary.left", counts.left, check=CHECK))
     if counts.systems:
-        lines.append(texts.count("report.summary.systems", counts.systems, done=DONE))
+        key = "systems_person" if report.get("scope") == "subject" else "systems"
+        lines.append(texts.text(f"report.summary.{key}", done=DONE))
     if counts.anonymised:
         lines.append(texts.count("report.summary.anonymous", counts.anonymised, retained=RETAINED))
+    for name, count in (("similar", count_similar(report)), ("reviews", count_reviews(report).open)):
+        if count:
+            lines.append(texts.count(f"report.summary.{name}", count, done=DONE))
     return html.paragraph(" ".join(lines), "lead")
 
 
@@ -151,11 +167,13 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
         also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
-    if mentions := (report.get("mentions") or {}).get("texts"):
-        reviewed = sum(1 for each in mentions if each.get("decision"))
-        line = texts.count("report.done.mentions", len(mentions), systems=SYSTEMS, reviewed=reviewed)
-        parts.append(html.paragraph(line))
+    reviews = count_reviews(report)
+    if any(reviews):
+        decisions = {name: texts.count(f"report.done.mentions_{name}", n) for name, n in reviews._asdict().items()}
+        parts.append(html.paragraph(texts.count("report.done.mentions", sum(reviews), systems=SYSTEMS, **decisions)))
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
+    if similar := count_similar(report):
+        parts.append(html.paragraph(texts.count("report.done.similar", similar)))
     return "".join(parts)
 
 
@@ -173,7 +191,10 @@ def _describe_stores(stores: Sequence[Mapping[str, Any]], redacted: int, texts: 
     for row in stores:
         code = row.get("code")
         removed = max(row["removed"] - redacted, 0) if code == "records" else row["removed"]
-        if removed and code not in (None, "memories", "table"):
+        kinds = row.get("kinds") or {}
+        if removed and sum(kinds.values()) == removed:
+            yield from (texts.count(f"stores.records.done_{kind}", count) for kind, count in kinds.items())
+        elif removed and code not in (None, "memories", "table"):
             yield texts.count(f"stores.{code}.done", removed)
         if code == "keys" and count_retained(row):
             yield texts.count("stores.keys.kept", count_retained(row), retained=RETAINED)
@@ -212,7 +233,8 @@ def _retained(report: Mapping[str, Any], texts: Texts) -> str:
         held.append(texts.text("report.retained.key"))
     content = "".join(map(html.paragraph, [*lines, *held, *others]))
     written = [_describe_text(each, texts) for each in report.get("operator_texts") or ()]
-    return content + (html.paragraph(texts.text("report.retained.texts")) + html.items(written) if written else "")
+    key = "report.retained.texts" if report["status"] == "held" else "report.retained.texts_done"
+    return content + (html.paragraph(texts.text(key)) + html.items(written) if written else "")
 
 
 def _describe_text(each: Mapping[str, Any], texts: Texts) -> str:
@@ -283,6 +305,11 @@ def _describe_mentioned(report: Mapping[str, Any], texts: Texts) -> str:
         lines = [texts.text("report.recipients.unmentioned")]
     if not mentioned["complete"]:
         lines.append(texts.text("report.recipients.mentioned_partly"))
+    if similar := report.get("similar_names"):
+        if not similar["memories"]:
+            lines.append(texts.text("report.recipients.no_similar"))
+        if not similar["complete"]:
+            lines.append(texts.text("report.recipients.similar_partly"))
     return " ".join(lines)
 
 

@@ -98,6 +98,9 @@ ENGLISH: Final = Texts(read_table(__package__ or "", "en.toml"))
 """The texts in English, which every translation must have."""
 
 
+_LISTS: Final = ("format.months", "report.glossary.terms", "export.controller_fields", "export.glossary")
+
+
 def parse_translation(content: str) -> Texts:
     """Return the texts in a translated copy of `en.toml`.
 
@@ -112,7 +115,7 @@ def parse_translation(content: str) -> Texts:
         found, expected = texts.placeholders(), ENGLISH.placeholders()
     except ValueError as error:
         raise Misconfigured(f"EBBING_DOCUMENT_TEXTS has a text with a single brace: {error}") from None
-    lists = {key for key in ("format.months", "report.glossary.terms") if key not in texts}
+    lists = {key for key in _LISTS if key not in texts}
     wrong = sorted({key for key, names in expected.items() if found.get(key) != names} | lists)
     if wrong:
         raise Misconfigured(
