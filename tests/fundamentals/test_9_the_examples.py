@@ -30,7 +30,7 @@ NOT_HERE = {
 DIRECT = {("keys", "bootstrap"), ("privacy", "replay")}  # need the database: tests/cli and tests/privacy
 NO_SUCH_THING = {
     *(("consolidation", "*"), ("dead-letters", "*"), ("supersede", "*"), ("privacy", "*")),
-    *(("keys", "revoke"), ("jobs", "cancel"), ("tenants", "create")),
+    *(("keys", "revoke"), ("jobs", "cancel"), ("tenants", "*"), ("promote",), ("maintain", "notes")),
 }
 """Commands whose examples name what only exists after days or failures, or is already done: 404 and 409 are answers."""
 ALONE = {"erase", "privacy"}

@@ -80,7 +80,7 @@ def test_a_night_does_what_its_dry_run_says(
     changes, counts, notes = all_pages(aged, moment, 7)
     assert all_pages(aged, moment, 1000) == (changes, counts, notes), "pagination doesn't change the result"
     assert list(notes) == list(steps.STEPS)
-    assert {name for name, note in notes.items() if note is None} == {*MOVING} - (set() if key else {"cold"})
+    assert {name for name, note in notes.items() if note is None} == {*MOVING, "promote"} - (set() if key else {"cold"})
     tiers, _ = rows(aged)
     before = dict(tiers)
     for name, move in changes:

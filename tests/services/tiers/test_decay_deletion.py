@@ -161,6 +161,7 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             "memory_id, segment_id, start, length, checksum, key_id, text_version",
             [gone, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
         ),
+        ("notes", "memory_id", [gone]),
         ("ebbing_keys.record_keys", "key_id, owner, wrapped", [UUID(int=2), b"", b""]),
     ]
     for table, columns, values in rows:
