@@ -38,6 +38,7 @@ ALONE = {"erase", "privacy"}
 REFUSED = {
     "ebbing audit verify --anchor 1204:9f3c…": "anchor",
     "ebbing reembed --every-tenant --no-wait": "",
+    "ebbing tenants delete ID": "isn't confirmed",
     "ebbing privacy extend ID --reason 'complex request' --months 1 --yes": "only for requests under the GDPR",
 }
 FILES = {

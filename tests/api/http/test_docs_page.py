@@ -60,3 +60,8 @@ def test_the_description_starts_with_an_introduction(api: Api) -> None:
         assert f"## {heading}\n" in about
     for term in ("Idempotency-Key", "Prefer: wait=5", "next_cursor", "X-Request-Id", "`subject`", "`occurred_at`"):
         assert term in about
+
+
+def test_the_root_leads_to_the_reference(api: Api) -> None:
+    answer = api.get("/", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")

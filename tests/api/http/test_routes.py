@@ -484,11 +484,6 @@ def test_the_description_may_be_off(service: Service) -> None:
         assert api.get("/", follow_redirects=False).headers["location"] == "ops/"
 
 
-def test_the_root_leads_to_the_reference(api: Api) -> None:
-    answer = api.get("/", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
-
-
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
