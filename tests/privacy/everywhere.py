@@ -86,7 +86,7 @@ class Everywhere:
         self.supersede()
         self.test()
         self.export()
-        self.note()
+        self.promote_and_write()
 
     def update(self) -> None:
         """Update a memory by its external id and another one by hand."""
@@ -192,7 +192,7 @@ class Everywhere:
                 cold_storage.move_segment(self.tenant_id)
         assert archived_memories.tiers(self.service, [cool, archived]) == ["cold", "archived"]
 
-    def note(self) -> None:
+    def promote_and_write(self) -> None:
         """Write notes of promoted memories, edit one of them, and copy another one."""
         for memory_id in self.ids[:2]:
             path = f"/v1/memories/{memory_id}/promote"

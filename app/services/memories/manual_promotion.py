@@ -101,4 +101,4 @@ def _unmet(criteria: list[Criterion]) -> Conflict:
         for each in criteria
     )
     errors = [FieldError(each.name, each.message, round(each.value, 3), each.limit) for each in criteria]
-    return Conflict(f"this memory isn't promoted: {described}. `force` promotes it nevertheless", errors=errors)
+    return Conflict(f"this memory isn't promoted: {described}. `force` promotes it all the same", errors=errors)

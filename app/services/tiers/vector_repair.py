@@ -118,6 +118,6 @@ def _repair(tenant_id: UUID, basis_ids: Sequence[int], space: Space, ids: Sequen
     with database.tenant(tenant_id) as tx:
         there = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
         if there is None or there.searched != space:
-            return 0  # the tenant has moved to another space meanwhile; the next run repairs them there
+            return 0  # the tenant has moved to another space; the next run repairs them there
         versions = dict(zip(texts.ids, texts.versions, strict=True))
         return archive.replace_vectors(tx, tenant_id, basis_ids, space.space_id, versions, vectors)

@@ -56,7 +56,7 @@ class Erasure:
         aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
         texts_redacted: Number of texts of operators that contained a name of the person.
         arrived_at: Time of receipt of the request; None for deletions, and in rows of earlier versions.
-        whole_tenant: It deletes the tenant, which refuses requests meanwhile; its scope selects every memory.
+        whole_tenant: It deletes the tenant, which refuses requests from then on; its scope selects every memory.
     """
 
     erasure_id: UUID

@@ -15,7 +15,7 @@ def test_a_refusal_names_each_criterion_with_value_and_limit(api: Api) -> None:
     [error] = answer.json()["errors"]
     assert (error["field"], error["value"], error["limit"]) == ("uses", 0, 5)
     assert answer.json()["detail"] == (
-        "this memory isn't promoted: its number of uses, 0, is 5 below 5. `force` promotes it nevertheless"
+        "this memory isn't promoted: its number of uses, 0, is 5 below 5. `force` promotes it all the same"
     )
     api.put("/v1/policy", json={"policy": {"forgetting": {"profile": "mnemex"}}})
     api.service.rows(
