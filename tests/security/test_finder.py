@@ -73,7 +73,7 @@ def test_indexes_can_be_made_and_dropped_for_the_own_tenant_alone(crowd: Crowd) 
     assert left == 5
 
 
-def test_the_finder_may_read_words_and_cues_and_nothing_else(crowd: Crowd) -> None:
+def test_the_finder_may_read_words_cues_and_metadata_and_nothing_else(crowd: Crowd) -> None:
     role = crowd.owner.execute(
         "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolcanlogin FROM pg_roles "
         "WHERE rolname = 'ebbing_finder'"
@@ -84,7 +84,9 @@ def test_the_finder_may_read_words_and_cues_and_nothing_else(crowd: Crowd) -> No
         "WHERE grantee = 'ebbing_finder'"
     ).fetchall()
     words = {("memory_words", name, "SELECT") for name in ("tenant_id", "memory_id", "own", "words")}
-    assert set(may) == words | {("scores", name, "SELECT") for name in ("tenant_id", "memory_id", "cue_stems")}
+    cues = {("scores", name, "SELECT") for name in ("tenant_id", "memory_id", "cue_stems")}
+    metadata = {("memories", name, "SELECT") for name in ("tenant_id", "memory_id", "metadata", "deleted_at")}
+    assert set(may) == words | cues | metadata
     assert not crowd.owner.execute("SELECT has_schema_privilege('ebbing_finder', 'public', 'CREATE')").fetchall()[0][0]
     members = crowd.owner.execute(
         "SELECT 1 FROM pg_auth_members WHERE roleid = 'ebbing_finder'::regrole "
@@ -106,6 +108,7 @@ def test_who_runs_what_with_whose_rights(crowd: Crowd) -> None:
         ("drop_window_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_graph", "ebbing_owner", True, ["ebbing_app"]),
         ("make_window_graph", "ebbing_owner", True, ["ebbing_app"]),
+        ("metadata_matches", "ebbing_finder", True, ["ebbing_app"]),
         ("words_matching", "ebbing_finder", True, ["ebbing_app"]),
         ("words_weighed", "ebbing_finder", True, ["ebbing_app"]),
     ]

@@ -1,4 +1,4 @@
-"""Links submitted with a memory (seed 003, "associations" of `POST /store`): added by the drain, or reported as missing."""
+"""Links submitted with a memory (seed 003, associations at `/store`): added by the drain, or reported as missing."""
 
 from __future__ import annotations
 
