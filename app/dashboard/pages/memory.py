@@ -124,7 +124,7 @@ def describe_protection(explained: TierExplanation) -> str:
     """Return what keeps a memory in its tier although its strength falls; empty if decay alone decides."""
     found, tier = explained.lasting, explained.verdict.tier
     if found is not None and found.rule in _PROTECTIONS:
-        later = " after the grace period" if explained.verdict.rule == "grace" else ""
+        later = " after the grace period" if explained.verdict.rule == "grace" != found.rule else ""
         return f"{_PROTECTIONS[found.rule]}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
     if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
         return f"{_PROTECTIONS[explained.verdict.rule]} until {explained.change_at:%Y-%m-%d}"
