@@ -64,7 +64,7 @@ def test_moves_of_memories_that_are_gone_are_said_to_be_that(api: Api, visit: Vi
     today = datetime.now(UTC).date()
     api.service.rows("INSERT INTO tier_moves VALUES (%s, %s, 'deleted', 'decay', 3)", api.tenant.tenant_id, today)
     text = said(visit().page("/ladder"))
-    assert "None of the memories that still exist has changed its tier." in text
+    assert "No visible memory was moved to another tier." in text
     assert "No memory has changed its tier yet" not in text
 
 
