@@ -90,7 +90,7 @@ def test_a_process_that_is_silent_is_named() -> None:
     ages = {"ingest": None, "embed": 61.0, "score": 2.0, "beat": 9.0}
     never, long, well, beat = health_findings.silence_findings(ages)
     assert (beat.what, beat.todo) == (
-        "the scheduler (beat) hasn't sent a heartbeat for 9 s, so no nightly run starts",
+        "the scheduler (beat) hasn't sent a heartbeat for 9.0 s, so no nightly run starts",
         "restart it",
     )
     assert "yet" in never.what
@@ -112,9 +112,9 @@ def test_a_process_that_is_stuck_is_named_in_place_of_its_lane() -> None:
     ]
     stopped, hung, silent = silence_findings({"embed": 1.0, "score": 61.0}, stuck)
     assert (stopped.code, stopped.severity, hung.severity) == ("lane_embed", "attention", "trouble")
-    assert stopped.what == "process 11 of the embed worker has been stopped for 9 s by a signal or a debugger"
-    assert hung.what == "process 12 of the embed worker on pod-b has hung in a task for 1 min"
-    assert silent.what == "the score worker hasn't sent a heartbeat for 1 min", "the worker's own silence comes first"
+    assert stopped.what == "process 11 of the embed worker has been stopped for 9.0 s by a signal or a debugger"
+    assert hung.what == "process 12 of the embed worker on pod-b has hung in a task for 1 min 15 s"
+    assert silent.what == "the score worker hasn't sent a heartbeat for 1 min 1 s", "the worker's own silence comes first"
     commands: dict[InstallationKind, str] = {
         "run": "kill -KILL 12",
         "processes": "kill -KILL 12",
