@@ -101,7 +101,7 @@ def test_a_record_limited_to_an_erased_person_goes_whoever_it_found(api: Api, co
     report = erase(api, subject="bob")
     assert api.service.one("SELECT count(*) FROM memories WHERE subject = 'cleo'") == 1
     assert api.service.one(COUNT) == 0
-    [step] = [row for row in report["stores"] if "searches limited to" in row["store"]]
+    [step] = [row for row in report["stores"] if "recorded searches" in row["store"]]
     assert (step["found"], step["removed"], step["left"]) == (count, count, 0)
 
 

@@ -61,7 +61,7 @@ def test_a_restore_of_an_older_copy_deletes_the_tenant_again(drill: Drill) -> No
     restore(drill)
     assert drill.people() == ["ann", "bob"], "the older copy contains the tenant"
     assert status(drill.tenant_id) == "active"
-    assert drill.unwell()["erasures"].startswith("The data is an older copy, with 1 erasures to replay")
+    assert drill.unwell()["erasures"].startswith("The data is an older copy, with 1 erasure to replay")
     [expected] = restore_replay.due()
     assert (expected.memories, expected.outcome) == (3, "due")
     [done] = restore_replay.replay()

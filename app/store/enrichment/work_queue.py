@@ -120,6 +120,7 @@ def claim(
         rows = tx.execute(_CLAIM, values | {"after": NIL}).all()
     if not rows:
         return None
+    rows = sorted(rows, key=lambda row: row.work_id)  # an UPDATE returns rows in the order of its plan
     ids = [memory_id for row in rows for memory_id in row.memory_ids]
     return WorkClaim(
         claim_id,
