@@ -87,7 +87,8 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(api: Api) -> None:
 @pytest.mark.parametrize("change", ["", "x", "A" * 200])
 def test_a_cookie_that_was_changed_is_none(api: Api, visit: Visit, change: str) -> None:
     visitor = visit()
-    visitor.cookie = change + visitor.cookie[1:] if change else visitor.cookie[:-4]
+    first = "y" if visitor.cookie.startswith(change) else change
+    visitor.cookie = first + visitor.cookie[1:] if change else visitor.cookie[:-4]
     assert visitor.get("/").status_code == 303
 
 
