@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import HealthCheck, settings
 
-SHARE = float(os.environ.get("EBBING_TEST_EXAMPLES", "0.6"))  # of the number that a test names; 3 in `make test-long`
+SHARE = float(os.environ.get("EBBING_TEST_EXAMPLES", "0.3"))  # of the number that a test names; 3 in `make test-long`
 USUAL = 35
 
 
@@ -15,7 +15,7 @@ def draw(count: int, suppress_health_check: Sequence[HealthCheck] = ()) -> setti
     """Return hypothesis's settings for a share of this many examples, without limits of time."""
     return settings(
         deadline=None,
-        max_examples=round(count * SHARE),
+        max_examples=max(round(count * SHARE), 3),
         suppress_health_check=[HealthCheck.too_slow, *suppress_health_check],
     )
 

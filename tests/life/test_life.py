@@ -95,6 +95,7 @@ def place(service: Service, tmp_path: Path) -> Iterator[Installation]:
     cold_store.cache_clear()
 
 
+@pytest.mark.long
 def test_a_short_life_is_as_the_model_says(place: Installation) -> None:
     seed, _, steps = os.environ.get("EBBING_TEST_LIFE", "1").partition(":")
     live(World(place.api, place, seed), int(steps or STEPS))

@@ -88,6 +88,7 @@ def test_what_was_used_while_the_clock_was_ahead_has_no_negative_age(
     assert (before != tiers_after_night(aged, lived, NOON - HOURS)).sum() < 10
 
 
+@pytest.mark.long
 def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_not(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ NIGHTS = {
 }
 
 
-@pytest.mark.parametrize("case", variants(NIGHTS, {"today", "without a key"}))
+@pytest.mark.parametrize("case", variants(NIGHTS, {"without a key"}))
 def test_a_night_does_what_its_dry_run_says(
     service: Service, monkeypatch: pytest.MonkeyPatch, case: tuple[int, int, int, bool]
 ) -> None:

@@ -153,7 +153,7 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
     assert someone.left() == {}
 
 
-@pytest.mark.parametrize("is_json", [True, False])
+@pytest.mark.parametrize("is_json", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_dead_letters_are_gone_too(someone: Everywhere, is_json: bool) -> None:
     wrong = [someone.about(f"{WORD} can't be stored"), {"text": "nor can this", "kind": "unknown"}]
     body = json.dumps(wrong).encode()
@@ -164,6 +164,7 @@ def test_dead_letters_are_gone_too(someone: Everywhere, is_json: bool) -> None:
     assert someone.left() == {}
 
 
+@pytest.mark.long
 def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> None:
     hold = legal_holds.place_hold(someone.tenant_id, Scope(subject=SUBJECT), f"case of {WORD}", "key")
     legal_holds.release_hold(someone.tenant_id, hold.hold_id, "key")
@@ -171,6 +172,7 @@ def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> No
     assert someone.left() == {}
 
 
+@pytest.mark.long
 def test_a_cancelled_erasure_and_an_earlier_deletion_name_nobody(someone: Everywhere) -> None:
     asked = requests.request(someone.tenant_id, ErasureOptions(Scope(subject=SUBJECT), "user", None, WORD), "key")
     requests.cancel(someone.tenant_id, asked.erasure_id, "key")

@@ -80,7 +80,9 @@ def test_pruning_loses_next_to_nothing(large_tenant: LargeTenant) -> None:
     assert sum(kept) / len(kept) >= 0.98
 
 
-@pytest.mark.parametrize("words", [(), ("w7",)], ids=["by meaning alone", "by both"])
+@pytest.mark.parametrize(
+    "words", [(), pytest.param(("w7",), marks=pytest.mark.long)], ids=["by meaning alone", "by both"]
+)
 def test_a_tenant_with_a_fraction_of_the_rows_gets_all_it_has(crowd: Crowd, words: tuple[str, ...]) -> None:
     crowd.large(2000)
     crowd.large(2000)
@@ -97,7 +99,7 @@ def test_a_tenant_with_a_fraction_of_the_rows_gets_all_it_has(crowd: Crowd, word
         assert {one.memory_id for one in candidates_of(tenant, probe)} >= set(best)
 
 
-@pytest.mark.parametrize("count", [30, 1500], ids=["small", "large"])
+@pytest.mark.parametrize("count", [pytest.param(30, marks=pytest.mark.long), 1500], ids=["small", "large"])
 def test_what_others_have_changes_neither_the_rows_read_nor_what_is_found(crowd: Crowd, count: int) -> None:
     tenant = crowd.large(count)
     probe = crowd.probe("w7", "common", among=count if count > LIMIT else None, total=count)
