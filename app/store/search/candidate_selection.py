@@ -25,7 +25,7 @@ from app.store.embedding import windows
 from app.store.enrichment import corrections
 from app.store.memories import roles
 from app.store.search import archive_candidates, indexed_candidates, search_context
-from app.store.search.indexed_candidates import FewMemories
+from app.store.search.indexed_candidates import FewMemories, Passing
 from app.store.search.query_parts import (
     MEASURED,
     PLANNER_SETTINGS,
@@ -159,13 +159,13 @@ def _active(
     planner_settings, clauses = PLANNER_SETTINGS, archive_candidates.NOBODY
     if "active" in request.tiers and (probe.lexemes or probe.has_vector):
         uses_indexes = indexed_candidates.uses_indexes(probe, request)
-        few = indexed_candidates.list_few(tx, request, values) if uses_indexes else None
-        if uses_indexes and few is None:
+        passing = indexed_candidates.find_passing(tx, probe, request, values) if uses_indexes else Passing(None)
+        if uses_indexes and passing.few is None:
             breadth = indexed_candidates.graph_breadth(request, has_words=bool(probe.lexemes))
             planner_settings = indexed_candidates.settings_sql(breadth)
-            clauses = indexed_candidates.candidate_clauses(probe, request, ranking, values)
+            clauses = indexed_candidates.candidate_clauses(probe, request, ranking, values, passing.share)
         else:
-            clauses = _compared(probe, request, ranking, values, few)
+            clauses = _compared(probe, request, ranking, values, passing.few)
     _apply_settings(tx, _with_kept_plan(planner_settings, keeps_plan=keeps_plan))
     return clauses
 

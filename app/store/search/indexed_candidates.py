@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from app.domain.search import prefilter
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest
-from app.store.core.binary_arrays import Halfvec, driver_connection
+from app.store.core.binary_arrays import Halfvec, Uuids, driver_connection
 from app.store.embedding import windows
 from app.store.memories.content_filters import list_by_metadata
 from app.store.search.query_parts import (
@@ -30,9 +30,12 @@ from app.store.search.query_parts import (
 
 FEW: Final = 5000
 """Number of memories passing the filters up to which they are compared one by one."""
-FEW_BY_METADATA: Final = 1500
-"""The same for a filter by metadata, whose index finds the memories in no order, so that looking for more costs more
-than checking the candidates."""
+SAMPLED_AT: Final = 24
+"""Number of places among the tenant's memories where a sample for the share that passes is read."""
+SAMPLED_EACH: Final = 10
+"""Number of memories read at each of these places."""
+BUDGET_MOST: Final = 12_000
+"""Maximum number of memories that a filtered search compares by words before it filters them."""
 BY_WORDS: Final = 300
 """Maximum number of candidates by words."""
 BY_VECTOR: Final = 80
@@ -64,15 +67,45 @@ class FewMemories(NamedTuple):
     are_checked: bool
 
 
-def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> FewMemories | None:
-    """Return the memories that pass the filters; None if there are more than `FEW` or no filters."""
+class Passing(NamedTuple):
+    """The memories that pass a search's filters.
+
+    Attributes:
+        few: All of them; None if there are more than `FEW` or no filters.
+        share: Estimated share of the tenant's memories, greater than 0, up to 1.
+    """
+
+    few: FewMemories | None
+    share: float = 1.0
+
+
+def find_passing(tx: Connection, probe: SearchProbe, request: SearchRequest, values: dict[str, Any]) -> Passing:
+    """List the memories that pass the request's filters if they are few, or estimate their share.
+
+    Few memories are found by an index on their subject, thread or ids. For other filters, a sample tells first whether
+    they may be few, because PostgreSQL may have to read all memories to find them.
+    """
     conditions = filter_conditions(request, values)
     if not conditions:
-        return None
-    if request.metadata and not _is_narrow(request):
-        by_metadata = list_by_metadata(tx, request, FEW_BY_METADATA + 1)
-        if len(by_metadata) <= FEW_BY_METADATA:
-            return FewMemories(by_metadata, len(conditions) == 1)
+        return Passing(None)
+    is_narrow = any((request.subject, request.thread, request.external_id, request.ids))
+    share = 0.0 if is_narrow else _estimate_share(tx, conditions, values)
+    few = None
+    if share * (probe.among or 0) <= FEW:
+        few = _list_few(tx, request, conditions, values, by_metadata=bool(request.metadata) and not is_narrow)
+    if few is None and is_narrow:
+        share = _estimate_share(tx, conditions, values)
+    return Passing(few, max(share, 1 / (SAMPLED_AT * SAMPLED_EACH)))
+
+
+def _list_few(
+    tx: Connection, request: SearchRequest, conditions: list[str], values: dict[str, Any], *, by_metadata: bool
+) -> FewMemories | None:
+    """Return the memories that pass, or that match the metadata; None if there are more than `FEW` of both."""
+    if by_metadata:
+        matching = list_by_metadata(tx, request, FEW + 1)
+        if len(matching) <= FEW:
+            return FewMemories(matching, len(conditions) == 1)
         if len(conditions) == 1:
             return None
     rows = driver_connection(tx).execute(_few_sql(conditions), values | {"few": FEW + 1}, binary=True)
@@ -80,9 +113,34 @@ def list_few(tx: Connection, request: SearchRequest, values: dict[str, Any]) -> 
     return FewMemories(ids, are_checked=True) if len(ids) <= FEW else None
 
 
-def _is_narrow(request: SearchRequest) -> bool:
-    """Return True if a filter other than metadata has an index of its own."""
-    return any((request.subject, request.thread, request.external_id, request.ids))
+def _estimate_share(tx: Connection, conditions: list[str], values: dict[str, Any]) -> float:
+    """Return the share of the tenant's memories that pass, from memories accepted at evenly spaced times."""
+    connection = driver_connection(tx)
+    first, last = connection.execute(_ENDS, values, binary=True).fetchone() or (None, None)
+    if first is None or last is None:
+        return 0.0
+    step = (last.int - first.int) / SAMPLED_AT
+    starts = [UUID(int=first.int + int(step * place)) for place in range(SAMPLED_AT)]
+    read, passing = connection.execute(
+        _sample_sql(conditions), values | {"starts": Uuids(starts), "each": SAMPLED_EACH}, binary=True
+    ).fetchone() or (0, 0)
+    return passing / read if read else 0.0
+
+
+_ENDS: Final = """
+SELECT (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s ORDER BY memory_id LIMIT 1),
+  (SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s ORDER BY memory_id DESC LIMIT 1)
+"""
+
+
+def _sample_sql(conditions: list[str]) -> str:
+    return f"""
+SELECT count(*), count(*) FILTER (WHERE passes)
+FROM unnest(CAST(%(starts)s AS uuid[])) AS place (start) CROSS JOIN LATERAL (
+  SELECT deleted_at IS NULL AND {" AND ".join(conditions)} AS passes FROM memories
+  WHERE tenant_id = %(tenant)s AND memory_id >= place.start ORDER BY memory_id LIMIT %(each)s
+) AS drawn
+"""  # noqa: S608 - constants
 
 
 def _few_sql(conditions: list[str]) -> str:
@@ -115,18 +173,24 @@ def _by_vector_most(request: SearchRequest, *, has_words: bool) -> int:
     return BY_VECTOR if has_words and request.limit <= SHORT_LIST else BY_VECTOR_ALONE
 
 
-def candidate_clauses(probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any]) -> str:
+def candidate_clauses(
+    probe: SearchProbe, request: SearchRequest, ranking: Ranking, values: dict[str, Any], share: float = 1.0
+) -> str:
     """Return WITH clauses that select the best memories by words and by vector, with both scores.
 
     The last clause is `found (memory_id, words, relevance)`. The clauses' text doesn't depend on the query's length, so
     the driver parses it once. A memory is scored by all of the query's words if it contains a word or pair that is
     worth looking up (`prefilter.worthwhile_words`), otherwise by none. A long memory gets the score of its best window
     if that is higher.
+
+    Args:
+        share: Share of the memories that pass the filters, greater than 0. The smaller it is, the more memories are
+            matched, so that as many of them pass.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(request, has_words=bool(probe.lexemes))
     return f"""
   {elsewhere_clause(request, values)},
-  matching AS MATERIALIZED ({_matching(probe, ranking, values)}),
+  matching AS MATERIALIZED ({_matching(probe, ranking, values, share)}),
   by_words AS MATERIALIZED (
     SELECT memory_id, score FROM matching WHERE {visible_sql("matching.memory_id", request, values)} LIMIT %(by_words)s
   ),
@@ -153,11 +217,12 @@ def elsewhere_clause(request: SearchRequest, values: dict[str, Any]) -> str:
 NOTHING: Final = "SELECT CAST(NULL AS uuid) AS memory_id, CAST(NULL AS float8) AS score WHERE false"
 
 
-def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any]) -> str:
+def _matching(probe: SearchProbe, ranking: Ranking, values: dict[str, Any], share: float) -> str:
     """Return the SELECT of all memories with a query word worth looking up, best first."""
     if not probe.lexemes:
         return NOTHING
-    worth = prefilter.worthwhile_words(probe.lexemes, probe.among or 0)
+    budget = min(round(prefilter.BUDGET / share), BUDGET_MOST)
+    worth = prefilter.worthwhile_words(probe.lexemes, probe.among or 0, budget)
     values["worth"] = " | ".join(" & ".join(map(quote_lexeme, clause)) for clause in worth)
     values["lexemes"] = list(map(quote_lexeme, probe.lexemes))
     values |= {"rarities": list(probe.lexemes.values()), "context": ranking.context}

@@ -173,7 +173,6 @@ def test_the_dedicated_indexes_filter_alike(
         pass
     assert tenant_indexes.needs_maintenance(tenant_id) is False
     monkeypatch.setattr(indexed_candidates, "FEW", few)
-    monkeypatch.setattr(indexed_candidates, "FEW_BY_METADATA", few)
     for filters, expected in CASES:
         request = msgspec.convert({"query": "tea", **filters}, SearchRequest)
         found = {result.text.split()[1] for result in search(tenant_id, request)}

@@ -150,6 +150,43 @@ def test_a_filter_that_leaves_many_is_obeyed_while_pruning(
     assert some[:10] == candidates_of(tenant, crowd.probe("w8", "w9"), request)[:10]
 
 
+@pytest.mark.parametrize(
+    ("request_", "share", "listed"),
+    [
+        (SearchRequest("x"), 1.0, None),
+        (SearchRequest("x", tags=("even",)), 0.5, None),
+        (SearchRequest("x", tags=("no such tag",)), 0.0, 0),
+        (SearchRequest("x", subject="s70"), 0.0, 20),
+    ],
+    ids=["no filter", "a half", "none", "an index of its own"],
+)
+def test_a_sample_tells_what_share_passes_a_filter(
+    large_tenant: LargeTenant,
+    monkeypatch: pytest.MonkeyPatch,
+    request_: SearchRequest,
+    share: float,
+    listed: int | None,
+) -> None:
+    monkeypatch.setattr(indexed_candidates, "FEW", 100)
+    crowd, tenant = large_tenant
+    values: dict[str, object] = {"tenant": tenant}
+    with database.tenant(tenant) as tx:
+        passing = indexed_candidates.find_passing(tx, crowd.probe("w8", among=3000), request_, values)
+    assert passing.share == pytest.approx(share, abs=0.2)
+    assert (None if passing.few is None else len(passing.few.ids)) == listed
+
+
+def test_the_fewer_pass_a_filter_the_more_are_compared_by_words(large_tenant: LargeTenant) -> None:
+    crowd, _ = large_tenant
+    worth = []
+    for share in (1.0, 0.1):
+        values: dict[str, object] = {}
+        probe = crowd.probe("common", "w8", "w9", among=100_000)
+        indexed_candidates.candidate_clauses(probe, SearchRequest("x"), RANKING, values, share)
+        worth.append(str(values["worth"]).count("'"))
+    assert worth[0] < worth[1]
+
+
 def test_what_was_archived_or_deleted_doesnt_crowd_out_the_rest(large_tenant: LargeTenant) -> None:
     crowd, tenant = large_tenant
     crowd.owner.execute(
