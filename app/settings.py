@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from app.compat_settings import CompatSettings
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 
@@ -41,7 +42,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, LogInSettings):
+class Settings(SecretFileSettings, LogInSettings, CompatSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)

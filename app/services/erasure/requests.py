@@ -237,6 +237,20 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
     return deletion
 
 
+def delete_stored(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], requested_by: str) -> Erasure:
+    """Create and return one erasure for a caller's deletion of up to `IDS_MAX` memories; a night executes it.
+
+    Nudge `queues.RIGHTS_TICK` after the commit.
+
+    Args:
+        tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
+        memory_ids: Ids of stored memories, none of them under a legal hold.
+        requested_by: Id of the caller's API key.
+    """
+    scope = Scope(memory_ids=list(memory_ids))
+    return create(tx, tenant_id, _new(database.now(tx), ErasureOptions(scope), requested_by), None)
+
+
 def adopt(tenant_id: UUID) -> int:
     """Create an erasure for memories deleted by versions without erasures, due 30 days after the last deletion.
 
