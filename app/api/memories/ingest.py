@@ -10,7 +10,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -128,16 +128,19 @@ class Ingest:
                 more += await _missing_links(caller.tenant_id, ids)
         return status, _accepted(ids, request_id, given, more), headers
 
-    async def store(self, tenant_id: UUID, body: bytes, request_id: str) -> tuple[list[str], bool]:
-        """Accept memories for another route, and wait up to `WAIT_MAX_SECONDS` until they are searchable.
+    async def store(
+        self, tenant_id: UUID, body: bytes, request_id: str, *, until: Literal["stored", "searchable"] = "searchable"
+    ) -> tuple[list[str], bool]:
+        """Accept memories for another route, and wait up to `WAIT_MAX_SECONDS` until they are stored or searchable.
 
         Args:
             tenant_id: The tenant of the authenticated caller.
             body: The memories as a JSON array in the form of `POST /v1/memories`.
             request_id: Id of the request.
+            until: State of the memories to wait for.
 
         Returns:
-            The memories' ids, and whether all of them are searchable.
+            The memories' ids, and whether all of them have reached this state.
         """
         given = await self._check(tenant_id, body, "json")
         count = len(given.memories)
@@ -156,7 +159,8 @@ class Ingest:
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)
-        return ids, await _until_searchable(tenant_id, base, ids, settings().wait_max_seconds)
+        stages_of = ids if until == "searchable" else []
+        return ids, await _until_searchable(tenant_id, base, stages_of, settings().wait_max_seconds)
 
     def _note(self, tenant_id: UUID, base: bytes, count: int, entry_id: str) -> None:
         """Count an accepted request, and remember it as its witness."""

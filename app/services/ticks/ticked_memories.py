@@ -6,21 +6,17 @@ import uuid
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from app import queues
 from app.domain.ingest.roles import Role
 from app.domain.ingest.uses import Touches, Use, session_digest
 from app.domain.privacy.legal_hold import IDS_MAX
 from app.domain.search.request import SearchRequest
-from app.errors import Conflict, NotFound, Unavailable
-from app.services.erasure import requests
+from app.errors import NotFound, Unavailable
+from app.services.erasure import deletion_of_many
 from app.services.memories import memories
 from app.services.search import search
 from app.services.ticks import decay_ticks
 from app.services.uses import reinforcement
 from app.store.core import database
-from app.store.enrichment.work_queue import NIL
-from app.store.erasure.requests import lock_exclusive
-from app.store.privacy import holds
 from app.store.ticks import decay_clocks, ticked_memories
 from app.store.ticks.decay_clocks import DecayClock, HistoryPoint, TickAverages
 from app.store.ticks.ticked_memories import CategorySummary, MemorySummary, TickedMemory
@@ -153,16 +149,9 @@ def delete_all(tenant_id: UUID, actor: str) -> int:
     Raises:
         Conflict: A memory is under a legal hold; nothing changes.
     """
-    with database.tenant(tenant_id) as tx:
-        holds.lock_shared(tx, tenant_id)
-        lock_exclusive(tx, tenant_id)
-        cleared, after = 0, NIL
-        while ids := ticked_memories.list_stored(tx, tenant_id, after, IDS_MAX):
-            held = len(holds.list_by_memory(tx, tenant_id, ids))
-            if held:
-                raise Conflict(f"legal holds cover {held} of these memories: nothing was deleted")
-            requests.delete_stored(tx, tenant_id, ids, actor)
-            cleared, after = cleared + len(ids), ids[-1]
-        decay_ticks.reset_clock(tx, tenant_id)
-    queues.nudge(queues.RIGHTS_TICK)
-    return cleared
+    return deletion_of_many.delete_listed(
+        tenant_id,
+        actor,
+        lambda tx, after: ticked_memories.list_stored(tx, tenant_id, after, IDS_MAX),
+        lambda tx: decay_ticks.reset_clock(tx, tenant_id),
+    )
