@@ -124,7 +124,8 @@ def test_directories_are_shown_two_levels_deep_without_hidden_items(tool: Api) -
         *("/memories/../etc/passwd", "/memories/..", "/memories/./a", "/etc/passwd", "memories/a", "", "/", "~/a"),
         *("/memoriesque", "/memories2/a", "/Memories/a", "/memories/%2e%2e/etc", "/memories/%252e%252e/etc"),
         *("/memories/a%2Fb", "/memories/..%2f", "/memories\\..\\etc", "/memories/a\0b", "/memories/a\nb"),
-        *("/memories/\uff0e\uff0e/etc", "/memories/\u2025/etc", "/memories/a\uff0fb", "/memories/%\uff12e%\uff12e/etc", "/memories/ .. /a"),
+        *("/memories/\uff0e\uff0e/etc", "/memories/\u2025/etc", "/memories/a\uff0fb", "/memories/%\uff12e%\uff12e/etc"),
+        "/memories/ .. /a",
         *("//etc/passwd", "/memories/" + "x" * 503, "/memories/\x7f"),
     ],
 )
