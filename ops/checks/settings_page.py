@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from app.compat_settings import CompatSettings
 from app.log_in_settings import LogInSettings
+from app.setting_groups.compat_settings import CompatSettings
 from app.settings import Settings
 from ops.checks.writing import ROOT, write
 

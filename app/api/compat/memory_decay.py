@@ -118,7 +118,7 @@ async def _authenticate(request: Request, scope: str) -> Caller | None:
 
 
 def _is_local_name(host: str) -> bool:
-    """Return whether a host can't be a domain name that somebody else controls."""
+    """Return whether a host is an IP address or a name without dots: a web page can't point either at this service."""
     if "." not in host and ":" not in host:
         return True
     try:

@@ -236,7 +236,7 @@ def test_keys_and_their_scopes_are_required(theirs: Api) -> None:
         without = tenants.issue_key(tenant.tenant_id, "k", [each for each in tenants.TENANT_SCOPES if each != scope])
         having = tenants.issue_key(tenant.tenant_id, "k", [scope])
         for method, path in calls:
-            body = [] if path == "store-batch" else None
+            body: list[object] | None = [] if path == "store-batch" else None
             assert theirs.request(method, f"{AT}/{path}", key=without, json=body).status_code == 403, path
             assert theirs.request(method, f"{AT}/{path}", key=having, json=body).status_code in {200, 404}, path
 

@@ -147,9 +147,11 @@ def test_paths_that_leave_the_root_or_are_ambiguous_are_refused(api: Api, path: 
 
 
 def test_texts_that_cannot_be_stored_are_refused(tool: Api) -> None:
-    for text in ("", " \n", "a\0b", "x" * 32_769, "ü" * 16_385):
+    for text in ("", " \n", "a\0b", "x" * 32_769):
         answer = tool.post("/v1/files/create", json={"path": NOTES, "file_text": text})
         assert (answer.status_code, fields(answer)) == (422, ["file_text"]), text[:9]
+    answer = tool.post("/v1/files/create", json={"path": NOTES, "file_text": "ü" * 16_385})
+    assert (answer.status_code, fields(answer)) == (422, ["file_text"])
     [error] = answer.json()["errors"]
     assert (error["value"], error["limit"]) == (32_770, 32_768)
     run(tool, "create", path=NOTES, file_text="x" * 32_000)
