@@ -22,7 +22,7 @@ YEARS ?= old hard
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
-.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-ui test-models bench bench-recall bench-lifecycle bench-forgetting bench-summaries check audit sbom format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-compat test-ui test-models bench bench-recall bench-lifecycle bench-forgetting bench-summaries check audit sbom format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ test-faults: venv ## many rounds of killing processes under load
 test-upgrade: venv ## an earlier version and this one on the same data under load, for some minutes (FROM=REVISION)
 	@test -n "$(FROM)" || { echo "FROM is missing: make test-upgrade FROM=HEAD~20"; exit 2; }
 	@$(BIN)/python -m ops.upgrade $(FROM) $(ARGS)
+
+test-compat: venv ## memory-decay's own HTTP tests against this service (EBBING_MEMORY_DECAY_TESTS=/path/to/memory-decay-core)
+	@test -n "$(EBBING_MEMORY_DECAY_TESTS)" || { echo "EBBING_MEMORY_DECAY_TESTS is missing: the path of a checkout of memory-decay-core"; exit 2; }
+	@$(BIN)/python -m ops.compat "$(EBBING_MEMORY_DECAY_TESTS)" $(ARGS)
 
 test-ui: $(UI_READY) ## every page of the dashboard in a browser, which it installs (pictures in .cache/pages)
 	@browser=$$(sh ops/checks/install_chromium.sh $(BIN)/python) || exit 1; \

@@ -13,11 +13,13 @@ from starlette.types import ASGIApp
 
 from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenant_deletions, tenants_and_keys, usage
+from app.api.compat import memory_decay
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
+    files,
     links,
     memories,
     notes,
@@ -121,6 +123,7 @@ def build() -> ASGIApp:
         forecast,
         links,
         threads,
+        files,
         reviews,
         self_tests,
         learned_rates,
@@ -139,6 +142,8 @@ def build() -> ASGIApp:
         app.include_router(module.router)
     app.include_router(request_log.keeping)
     app.include_router(subjects.listing)
+    if settings().compat_memory_decay is not None:
+        app.include_router(memory_decay.router)
     app.mount(PREFIX, application.build())
     problem_responses.install(app)
     openapi.install(app)
@@ -150,8 +155,9 @@ def build() -> ASGIApp:
 
 def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:
     """Put the middleware and the endpoints of ingest and search around the routes."""
-    app.state.door, app.state.nudger = writer, nudger
-    return Guard(app, Ingest(writer, nudger, accepted), search.serve_search)
+    ingest = Ingest(writer, nudger, accepted)
+    app.state.door, app.state.nudger, app.state.ingest = writer, nudger, ingest
+    return Guard(app, ingest, search.serve_search)
 
 
 async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:

@@ -15,6 +15,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
+from app.setting_groups.compat_settings import CompatSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -41,7 +42,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, LogInSettings):
+class Settings(SecretFileSettings, LogInSettings, CompatSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
@@ -158,8 +159,7 @@ class Settings(SecretFileSettings, LogInSettings):
     ingest_behind_seconds: float = Field(10, ge=0)
     """Background jobs pause while the oldest ingest backlog entry is older than this."""
     jobs_wait_hours: float = Field(2, ge=0, lt=24)
-    """Longest time a job pauses for ingest, from its creation and again on each following day. Must be less than
-    `NIGHT_HOURS`."""
+    """Longest time a job pauses for ingest, from its creation and on each following day; less than `NIGHT_HOURS`."""
     night_hours: float = Field(6, gt=0, le=23)
     """Time limit of a tenant's nightly run; the next night continues with the remaining work."""
 

@@ -23,6 +23,7 @@ SQL = {
     "app/store/memories/memories.py": "edits and upserts",
     "app/store/core/binary_copy.py": "the drain's COPY",
     "app/store/consolidation/merged_memories.py": "summaries, and the tiers of their sources",
+    "app/store/files/file_memories.py": "external ids of renamed files",
     "app/store/tiers/tiers.py": "moves and restores",
     "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
     "app/store/tiers/row_deletion.py": "permanent deletion",

@@ -49,6 +49,7 @@ NAMES = {
     "SegmentLost",
     "StoreFailed",
     "TenantClosed",
+    "TextChanged",
     "TokenRefused",
     "TooLarge",
     "Unavailable",

@@ -20,7 +20,7 @@ from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
 SEARCH_PATH = "/v1/search"
-_OURS = "/v1/"
+_OURS = ("/v1/", "/memory-decay/")
 _DASHBOARD = "/ops"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

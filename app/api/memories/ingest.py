@@ -10,7 +10,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -114,9 +114,7 @@ class Ingest:
             request_id = outcome.request_id or request_id
             metrics.ACCEPTED.labels(outcome="repeated").inc()
         else:
-            self._accepted.inc()
-            metrics.ACCEPTED_MEMORIES.inc(count)
-            self._witness.remember(caller.tenant_id, base, count, accepted.entry_id)
+            self._note(caller.tenant_id, base, count, accepted.entry_id)
         if accepted.nudge:
             self._nudger.nudge()
         ids = memory_uuids(base, count)
@@ -129,6 +127,46 @@ class Ingest:
             if status == 200 and any(memory.links for memory in given.memories):
                 more += await _missing_links(caller.tenant_id, ids)
         return status, _accepted(ids, request_id, given, more), headers
+
+    async def store(
+        self, tenant_id: UUID, body: bytes, request_id: str, *, until: Literal["stored", "searchable"] = "searchable"
+    ) -> tuple[list[str], bool]:
+        """Accept memories for another route, and wait up to `WAIT_MAX_SECONDS` until they are stored or searchable.
+
+        Args:
+            tenant_id: The tenant of the authenticated caller.
+            body: The memories as a JSON array in the form of `POST /v1/memories`.
+            request_id: Id of the request.
+            until: State of the memories to wait for.
+
+        Returns:
+            The memories' ids, and whether all of them have reached this state.
+        """
+        given = await self._check(tenant_id, body, "json")
+        count = len(given.memories)
+        base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
+        accepted = await self._door.append(
+            tenant_id,
+            base=base,
+            memories=count,
+            form="json",
+            request_id=request_id,
+            trace="",
+            body=body,
+            idempotency=None,
+        )
+        self._note(tenant_id, base, count, accepted.entry_id)
+        if accepted.nudge:
+            self._nudger.nudge()
+        ids = memory_uuids(base, count)
+        stages_of = ids if until == "searchable" else []
+        return ids, await _until_searchable(tenant_id, base, stages_of, settings().wait_max_seconds)
+
+    def _note(self, tenant_id: UUID, base: bytes, count: int, entry_id: str) -> None:
+        """Count an accepted request, and remember it as its witness."""
+        self._accepted.inc()
+        metrics.ACCEPTED_MEMORIES.inc(count)
+        self._witness.remember(tenant_id, base, count, entry_id)
 
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
         """Decode and validate the memories in a body."""

@@ -33,6 +33,8 @@ GROUPS: Final = {
     "memories": "Store, read, list, edit, restore and delete memories; see their history and what decides their tier.",
     "search": "Find memories: `search` for a query, `recall` for a conversation.",
     "reinforcement": "Report uses. A used memory becomes stronger and fades later.",
+    "files": "Memories as files below `/memories`: each route takes the input of a call of Anthropic's memory tool and "
+    "returns its result.",
     "reviews": "Memories that are about to be forgotten and should be asked again, and the results of self-tests.",
     "links": "Relations between memories. Uses of one also strengthen those that it is linked to.",
     "supersessions": "Memories that replace older ones: searches return only the newer one.",

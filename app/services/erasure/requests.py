@@ -113,7 +113,7 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> Preview:
     with database.tenant(tenant_id) as tx:
         scope = _kept_as(tx, tenant_id, asked.scope)
         entry = recorded_requests.find_entry(tx, tenant_id, _origin(asked))
-        return Preview(_new(database.now(tx), asked, "nobody", entry), *_find_matching(tx, tenant_id, scope))
+        return Preview(new_erasure(database.now(tx), asked, "nobody", entry), *_find_matching(tx, tenant_id, scope))
 
 
 def find_holds(tenant_id: UUID, asked: ErasureOptions) -> tuple[int, list[HoldInScope]]:
@@ -148,7 +148,7 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
         requests.lock_exclusive(tx, tenant_id)
         asked = replace(asked, scope=_kept_as(tx, tenant_id, asked.scope))
         entry = recorded_requests.find_entry(tx, tenant_id, _origin(asked), locked=True)
-        new = create(tx, tenant_id, _new(database.now(tx), asked, requested_by, entry), entry)
+        new = create(tx, tenant_id, new_erasure(database.now(tx), asked, requested_by, entry), entry)
         failpoints.trigger("erasure.before_commit")
     queues.nudge(queues.RIGHTS_TICK)
     return new
@@ -225,7 +225,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
             the transaction's last write.
         requested_by: Id of the caller's API key.
     """
-    new = _new(database.now(tx), ErasureOptions(Scope(memory_ids=[memory_id])), requested_by)
+    new = new_erasure(database.now(tx), ErasureOptions(Scope(memory_ids=[memory_id])), requested_by)
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # includes the memory's summaries
@@ -246,7 +246,7 @@ def adopt(tenant_id: UUID) -> int:
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
-        new = _new(database.now(tx), ErasureOptions(_NOTHING), SYSTEM)
+        new = new_erasure(database.now(tx), ErasureOptions(_NOTHING), SYSTEM)
         ids, last = requests.adopt(tx, tenant_id, new.erasure_id, IDS_MAX)
         if last is None:
             return 0
@@ -266,7 +266,9 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
     audit.append(tx, tenant_id, act, by, ids=ids, items=new.hidden, subject=subject, details=details)
 
 
-def _new(now: datetime, asked: ErasureOptions, requested_by: str, entry: PrivacyRequest | None = None) -> Erasure:
+def new_erasure(
+    now: datetime, asked: ErasureOptions, requested_by: str, entry: PrivacyRequest | None = None
+) -> Erasure:
     """Return a new erasure with the id, dates and texts of its request; deletions of memories have no request."""
     if entry is None:
         after = now + timedelta(days=legal_deadlines.GRACE_DAYS["user"])

@@ -60,7 +60,11 @@ def list_memories(
         return memories.list_memories(tx, tenant_id, wanted, after, limit, state=state, order=order)
 
 
-def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredMemory:
+class TextChanged(Exception):
+    """The memory's text isn't the one on which an edit is based."""
+
+
+def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text: str | None = None) -> StoredMemory:
     """Edit a memory; an archived memory becomes active again, unless only its time of expiry changes.
 
     If the edited memory now matches an open erasure, it is hidden, but still returned to this caller. If its words
@@ -68,7 +72,11 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
     memory and of later turns in its thread) are deleted at once; until the vectors are recomputed, searches find these
     memories only by their words.
 
+    Args:
+        if_text: Edit the memory only if this is its text; None edits it in any case.
+
     Raises:
+        TextChanged: The memory has another text than `if_text`.
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the ingest queue.
         Invalid: The time of expiry has passed.
@@ -82,6 +90,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
         stored_id = lock(tx, tenant_id, memory_id)
         if changes:
             write.check_free([stored_id])
+        _check_text(tx, tenant_id, stored_id, if_text)
         reworded = memories.ENRICHED_FIELDS & changes.keys()
         restored = []
         if given.keys() - RETENTION_FIELDS:
@@ -114,6 +123,11 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch) -> StoredM
     if reworded or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     return require_found(edited, "memory")
+
+
+def _check_text(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, expected: str | None) -> None:
+    if expected is not None and require_found(memories.get(tx, tenant_id, stored_id), "memory").text != expected:
+        raise TextChanged
 
 
 def _with_expiry(tx: database.Transaction, changes: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ OWN: Final = (
         "self_tests",
         "privacy_findings",
         "notes",
+        "activation_history",
     ),
     *(
         "hidden_memories",

@@ -30,14 +30,12 @@ from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
 from tests.api.http.deletable_tenants import another_tenant
+from tests.api.http.file_routes import FILE_ROUTES
 from tests.service import Service
 from tests.services.job_kinds import set_kind
 
 OPEN = "open"
-IDS = (
-    *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
-    *("export_id", "request_id"),
-)
+IDS = ("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id", "export_id", "request_id")
 # Two memories of the caller, which `path_of` creates.
 LINKED = (str(UUID(int=1)), str(UUID(int=2)))
 
@@ -76,6 +74,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
     ("DELETE", "/v1/links"): ("ingest", {"params": {"memory": LINKED[0]}}, 200),
     ("GET", "/v1/threads"): ("read", {}, 200),
+    **FILE_ROUTES,
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/status"): ("read", {}, 200),
     ("GET", "/v1/usage"): ("maintain", {}, 200),

@@ -1,0 +1,1 @@
+"""APIs of other memory services, each behind a setting."""

@@ -1,0 +1,1 @@
+"""Show and change memories as files of the memory tool."""

@@ -1,0 +1,1 @@
+"""Decay by ticks: advance decay time on request, independently of real time (memory-decay's API)."""

@@ -1,0 +1,1 @@
+"""Settings of single capabilities, from which `app.settings` is composed."""

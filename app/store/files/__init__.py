@@ -1,0 +1,1 @@
+"""Read the memories that are files, and rename them."""

@@ -1,0 +1,1 @@
+"""Run the tests of other memory services against this one."""
