@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, fie
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from app.log_in_settings import LogInSettings
+from app.mcp_settings import McpSettings
 from app.secret_settings import SecretFileSettings
 
 KIB = 1024
@@ -41,7 +42,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, LogInSettings):
+class Settings(SecretFileSettings, McpSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)

@@ -1,0 +1,85 @@
+"""Define how tools reach the HTTP API, and the failure that a refused request becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from app.errors import EbbingError, FieldError
+
+Json = dict[str, Any]
+
+
+class ToolFailure(Exception):
+    """Failure that the caller sees as the result of a tool; its message names fields and limits, never memory text.
+
+    Attributes:
+        status: Status of the refused HTTP request, or 0 if no request was answered.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        """Create a failure with its message."""
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Status and JSON of a successful request; the JSON is empty if the response has no body."""
+
+    status: int
+    body: Json
+
+
+class Backend(Protocol):
+    """Access to the API's routes with one API key."""
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """The scopes of the key, or None if they aren't known before a request."""
+        ...
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send a request; a body is sent as JSON.
+
+        Raises:
+            ToolFailure: The API refused the request or didn't answer.
+        """
+        ...
+
+
+def memory_path(memory_id: object, rest: str = "") -> str:
+    """Return the path of a memory, or of something below it."""
+    return f"/v1/memories/{quote(str(memory_id), safe='')}{rest}"
+
+
+def describe_problem(status: int, problem: Mapping[str, Any]) -> ToolFailure:
+    """Return the failure for an error response: its title, its fields with their limits, and the request id."""
+    errors = [item for item in problem.get("errors") or () if isinstance(item, dict)]
+    fields = [
+        str(FieldError(str(item.get("field", "")), str(item.get("message", "")), item.get("value"), item.get("limit")))
+        for item in errors
+    ]
+    title = str(problem.get("title") or f"The API answered {status}")
+    return ToolFailure(_join(title, fields, problem.get("detail"), problem.get("request_id")), status)
+
+
+def describe_error(error: EbbingError) -> ToolFailure:
+    """Return the failure for arguments that were refused before any request."""
+    return ToolFailure(_join(error.title, list(map(str, error.errors)), error.detail, None), error.status)
+
+
+def _join(title: str, fields: list[str], detail: object, request_id: object) -> str:
+    reason = "; ".join(fields) or (str(detail) if detail and detail != title else "")
+    message = f"{title}: {reason}" if reason else title
+    return f"{message} (request {request_id})" if request_id else message
