@@ -18,8 +18,9 @@ class McpSettings(BaseSettings):
     mcp_tools: ToolSetName = "ebbing"
     """Tools that `/mcp` and `ebbing mcp` offer. `ebbing`: Ebbing's own twelve."""
     mcp_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
-    """Host names by which clients may reach `/mcp`, beside this machine's and that of `PUBLIC_URL`, such as
-    `ebbing.example.com,api`; `*` allows any. A page of another host can't misuse a browser's access to this network."""
+    """Host names by which clients may reach `/mcp`, in addition to `localhost`, `HOST` and the host of `PUBLIC_URL`,
+    such as `ebbing.internal,api`. Requests for other hosts, and from browser pages of other hosts, get a 421; `*`
+    allows all of them."""
 
     @field_validator("mcp_hosts", mode="before")
     @classmethod

@@ -17,6 +17,8 @@ from tests.waiting import PATIENCE_SECONDS
 T = TypeVar("T")
 Mode = Literal["auto", "legacy"]
 MODES: Final[tuple[Mode, Mode]] = ("auto", "legacy")
+VERSIONS: Final = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+"""Version of the protocol by mode: without and with a handshake."""
 URL: Final = "http://localhost/mcp"
 
 

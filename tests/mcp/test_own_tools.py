@@ -12,7 +12,7 @@ from mcp_types import TextResourceContents
 
 from app.mcp import own_tools
 from tests.api.caller import Api
-from tests.mcp.clients import MODES, Mode, call, done, refused, talk, text_of
+from tests.mcp.clients import MODES, VERSIONS, Mode, call, done, refused, talk, text_of
 
 
 def remember(api: Api, text: str, mode: Mode = "auto", **fields: Any) -> str:
@@ -156,12 +156,21 @@ def test_prompts_bring_memories(api: Api, mode: Mode) -> None:
     assert "No memory is due" in review.messages[0].content.text
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_both_forms_of_the_protocol_are_served(api: Api, mode: Mode) -> None:
+    async def read_version(client: Client) -> str:
+        await client.list_tools()
+        return client.protocol_version
+
+    assert talk(api, read_version, mode=mode) == VERSIONS[mode]
+
+
 def test_the_text_of_a_result_is_its_structure_as_json(api: Api) -> None:
     result = call(api, "stats")
     assert json.loads(text_of(result)) == result.structured_content
 
 
-def test_all_requests_of_a_call_have_its_id(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_message_of_a_refusal_has_the_id_of_its_request(api: Api) -> None:
     message = refused(api, "get", id=str(uuid4()))
     assert message.startswith("Not found: Memory not found (request ")
 

@@ -10,14 +10,14 @@ import typer
 
 from app.cli.core.connection import find_connection, load_settings
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import Url, examples
+from app.cli.core.output import AsJson, Url, examples, print_json
 from app.cli.service import mcp_clients
 from app.mcp.backend import Reply, ToolFailure, describe_problem
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 5.0
 """Time for which a request is repeated while the service restarts."""
 
 router = typer.Typer(
@@ -109,6 +109,7 @@ def install(
         bool, typer.Option("--show-key", help="Print the API key itself, instead of the name of its variable.")
     ] = False,
     url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the configuration that lets a client use this service. Nothing is written."""
     if client is not None and client not in mcp_clients.CLIENTS:
@@ -116,5 +117,11 @@ def install(
     place = find_connection(url)
     if show_key and place.key is None:
         raise CommandFailure(f"no API key for {place.url} to show: set EBBING_API_KEY", Code.NOT_ALLOWED)
-    for name in [client] if client else mcp_clients.CLIENTS:
-        typer.echo(mcp_clients.describe(name, place, http=http, key=place.key if show_key else None))
+    key = place.key if show_key else None
+    names = [client] if client else mcp_clients.CLIENTS
+    found = {name: mcp_clients.configure(name, place, http=http, key=key) for name in names}
+    if as_json:
+        print_json(found)
+        return
+    for name, configuration in found.items():
+        typer.echo(mcp_clients.describe(name, configuration))

@@ -45,8 +45,8 @@ CLIENTS: Final = {
 """Clients by the names of `ebbing mcp install`."""
 
 
-def describe(name: str, place: ApiConnection, *, http: bool, key: str | None) -> str:
-    """Return a client's configuration with its place as a heading.
+def configure(name: str, place: ApiConnection, *, http: bool, key: str | None) -> dict[str, Any] | str | None:
+    """Return a client's configuration: the content of its file, or a command; None if it can't connect over HTTP.
 
     Args:
         http: Connect to the service's `/mcp` instead of starting `ebbing mcp`.
@@ -54,14 +54,23 @@ def describe(name: str, place: ApiConnection, *, http: bool, key: str | None) ->
     """
     client = CLIENTS[name]
     if http and not client.has_http:
-        return f"# {client.title}\n# Its file has no entry for an HTTP server: use it without --http.\n"
+        return None
     server = _reach(client, place, key) if http else _start(client, place, key)
     if not client.section:
-        return f"# {client.title}\n{_claude_command(server)}\n"
+        return _claude_command(server)
     shown: dict[str, Any] = {client.section: {NAME: server}}
-    if client.key in json.dumps(shown) and client.section == "servers":
+    if client.section == "servers" and client.key in json.dumps(shown):
         shown["inputs"] = [{"type": "promptString", "id": INPUT, "description": "API key of Ebbing", "password": True}]
-    return f"# {client.title}\n{json.dumps(shown, indent=2)}\n"
+    return shown
+
+
+def describe(name: str, configuration: dict[str, Any] | str | None) -> str:
+    """Return a configuration as text, with its place as a heading."""
+    if configuration is None:
+        text = "# Its file has no entry for an HTTP server: use it without --http."
+    else:
+        text = configuration if isinstance(configuration, str) else json.dumps(configuration, indent=2)
+    return f"# {CLIENTS[name].title}\n{text}\n"
 
 
 def _reach(client: McpClient, place: ApiConnection, key: str | None) -> dict[str, Any]:
