@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, fie
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from app.log_in_settings import LogInSettings
-from app.mcp_settings import McpSettings
 from app.secret_settings import SecretFileSettings
+from app.setting_groups.mcp_settings import McpSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -152,8 +152,7 @@ class Settings(SecretFileSettings, McpSettings, LogInSettings):
 
     # Search
     search_exact_rows: int = Field(2_000, ge=0)
-    """Tenants with at most this many memories are searched exhaustively; larger tenants get dedicated indexes that
-    select candidates."""
+    """Tenants with at most this many memories are searched exhaustively, larger ones by dedicated indexes."""
 
     # Maintenance
     ingest_behind_seconds: float = Field(10, ge=0)

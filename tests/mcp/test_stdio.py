@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -127,3 +129,15 @@ def test_a_service_that_is_down_is_a_failed_tool_and_not_a_failed_process(runnin
     assert "can't be reached" in message
     assert running.key not in message
     assert tools == len(own_tools.TOOLS)
+
+
+def test_the_program_of_the_page_works_over_http(running: Running) -> None:
+    page = Path(__file__).resolve().parents[2] / "ops" / "mcp.md"
+    [program] = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    environment = {"EBBING_API_URL": running.url, "EBBING_API_KEY": running.key, "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert "My son Max is allergic to peanuts." in done.stdout

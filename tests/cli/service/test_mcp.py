@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from app.cli.service import mcp_clients
+from tests import documents
 from tests.cli.conftest import KEY, Cli
 from tests.cli.stub import Stub
 
 SECTIONS = {"claude-desktop": "mcpServers", "cursor": "mcpServers", "vscode": "servers", "zed": "context_servers"}
+
+
+PAGE = Path(__file__).resolve().parents[3] / "ops" / "mcp.md"
+SHOWN = [words[1:] for words in documents.commands(PAGE.read_text()) if words[0] == "ebbing"]
 
 
 def entry(out: str, client: str) -> dict[str, Any]:
@@ -99,3 +104,9 @@ def test_mistakes_are_named(api: Stub, cli: Cli) -> None:
     assert "without --http" in cli("mcp", "install", "claude-desktop", "--http").out
     keyless = cli("mcp", "install", "--show-key", EBBING_API_KEY="")
     assert (keyless.code, "set EBBING_API_KEY" in keyless.err) == (4, True)
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_a_command_of_the_page_prints_a_configuration(api: Stub, cli: Cli, words: list[str]) -> None:
+    done = cli(*words)
+    assert (done.code, "ebbing" in done.out) == (0, True)
