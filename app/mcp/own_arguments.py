@@ -24,7 +24,7 @@ _Salience = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Some = Annotated[int, msgspec.Meta(ge=1, le=RESULTS_MAX)]
 
 
-class Remember(Arguments):
+class Remember(Arguments, frozen=True):
     """A memory to store.
 
     Attributes:
@@ -70,7 +70,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     role: Role | None = None
 
 
-class Recall(Arguments):
+class Recall(Arguments, frozen=True):
     """The conversation for which memories are recalled.
 
     Attributes:
@@ -94,7 +94,7 @@ class Recall(Arguments):
     kinds: tuple[Kind, ...] = ()
 
 
-class Search(Arguments):
+class Search(Arguments, frozen=True):
     """A search.
 
     Attributes:
@@ -128,7 +128,7 @@ class Search(Arguments):
     superseded: bool = False
 
 
-class OneMemory(Arguments):
+class OneMemory(Arguments, frozen=True):
     """A memory and a time.
 
     Attributes:
@@ -140,7 +140,7 @@ class OneMemory(Arguments):
     as_of: Moment | None = None
 
 
-class Correct(Arguments):
+class Correct(Arguments, frozen=True):
     """The fields of a memory to change; null clears a field, and omitted fields are unchanged.
 
     Attributes:
@@ -166,7 +166,7 @@ class Correct(Arguments):
     confirm: bool = False
 
 
-class Supersede(Arguments):
+class Supersede(Arguments, frozen=True):
     """Two stored memories.
 
     Attributes:
@@ -178,7 +178,7 @@ class Supersede(Arguments):
     supersedes: UUID
 
 
-class Forget(Arguments):
+class Forget(Arguments, frozen=True):
     """A memory to delete.
 
     Attributes:
@@ -190,7 +190,7 @@ class Forget(Arguments):
     confirm: bool = False
 
 
-class Observe(Arguments):
+class Observe(Arguments, frozen=True):
     """Used memories.
 
     Attributes:
@@ -204,7 +204,7 @@ class Observe(Arguments):
     context_tags: Labels = ()
 
 
-class LinkTwo(Arguments):
+class LinkTwo(Arguments, frozen=True):
     """A link between two memories.
 
     Attributes:
@@ -222,7 +222,7 @@ class LinkTwo(Arguments):
     both_ways: bool = False
 
 
-class Reviews(Arguments):
+class Reviews(Arguments, frozen=True):
     """A list of memories to review, or the result of one review.
 
     Attributes:
@@ -240,5 +240,5 @@ class Reviews(Arguments):
     result: Literal["passed", "failed"] | None = None
 
 
-class Stats(Arguments):
+class Stats(Arguments, frozen=True):
     """No arguments."""

@@ -63,7 +63,7 @@ async def search(backend: Backend, given: own_arguments.Search) -> Json:
 async def get(backend: Backend, given: own_arguments.OneMemory) -> Json:
     """Return a memory by its id, with its state, its links, and what it replaced."""
     memory = (await backend.call("GET", memory_path(given.id), params=given_fields(given, "id"))).body
-    params = {"memory": str(given.id), "limit": LINKS_MAX}
+    params: dict[str, str | int] = {"memory": str(given.id), "limit": LINKS_MAX}
     return memory | (await backend.call("GET", "/v1/links", params=params)).body
 
 

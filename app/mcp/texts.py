@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ async def read_resource(backend: Backend, uri: str) -> Json | None:
     Raises:
         ToolFailure: The API refused the request, such as for an unknown memory.
     """
-    tools: dict[str, Tool[own_arguments.Arguments]] = {tool.name: tool for tool in own_tools.TOOLS}
+    tools: dict[str, Tool[Any]] = {tool.name: tool for tool in own_tools.TOOLS}
     if uri == STATS_URI:
         return await tools["stats"].call(backend, {})
     if (named := _MEMORY.fullmatch(uri)) is not None:
