@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 
 from app.errors import EbbingError, FieldError
 
 Json = dict[str, Any]
+Params: TypeAlias = Mapping[str, str | int | Sequence[str]]
+"""Query parameters; a list is a parameter that is repeated."""
 
 
 class ToolFailure(Exception):
@@ -41,12 +43,17 @@ class Backend(Protocol):
         """The scopes of the key, or None if they aren't known before a request."""
         ...
 
+    @property
+    def owner(self) -> str:
+        """The key's tenant, or another name for it that no other tenant has in this process."""
+        ...
+
     async def call(
         self,
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Params | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
@@ -56,6 +63,22 @@ class Backend(Protocol):
             ToolFailure: The API refused the request or didn't answer.
         """
         ...
+
+
+async def read_pages(
+    backend: Backend, path: str, noun: str, pages_max: int, **params: str | int
+) -> tuple[list[Json], bool]:
+    """Return the entries of a list's first pages, and True if these are all."""
+    entries: list[Json] = []
+    cursor: str | None = None
+    for _ in range(pages_max):
+        page = params | ({"cursor": cursor} if cursor else {})
+        body = (await backend.call("GET", path, params=page)).body
+        entries += body[noun]
+        cursor = body["next_cursor"]
+        if cursor is None:
+            return entries, True
+    return entries, False
 
 
 def memory_path(memory_id: object, rest: str = "") -> str:

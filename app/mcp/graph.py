@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from app.domain.formatting import count_memories
-from app.mcp.backend import Backend, Json, ToolFailure, memory_path
+from app.mcp.backend import Backend, Json, ToolFailure, memory_path, read_pages
 from app.mcp.graph_shapes import Entity, EntityShown, Relation
 
 ENTITY: Final = "kg:entity"
@@ -100,15 +100,9 @@ async def _list(backend: Backend, path: str, noun: str, **params: str) -> list[J
     Raises:
         ToolFailure: The list exceeds the limit.
     """
-    entries: list[Json] = []
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        page = params | {"limit": str(PAGE)} | ({"cursor": cursor} if cursor else {})
-        body = (await backend.call("GET", path, params=page)).body
-        entries += body[noun]
-        cursor = body["next_cursor"]
-        if cursor is None:
-            return entries[::-1]
+    entries, is_complete = await read_pages(backend, path, noun, PAGES_MAX, limit=PAGE, **params)
+    if is_complete:
+        return entries[::-1]
     raise ToolFailure(f"The graph is too large for these tools: more than {PAGE * PAGES_MAX:,} {noun}")
 
 

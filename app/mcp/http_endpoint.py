@@ -18,7 +18,7 @@ from app.api.http.auth import Caller, cache
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import header, read
 from app.errors import EbbingError
-from app.mcp.backend import Reply, describe_problem
+from app.mcp.backend import Params, Reply, describe_problem
 from app.settings import settings
 
 LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -87,12 +87,17 @@ class RouteBackend:
         """The scopes of the key."""
         return self._caller.scopes
 
+    @property
+    def owner(self) -> str:
+        """The id of the key's tenant."""
+        return str(self._caller.tenant_id)
+
     async def call(
         self,
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Params | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
@@ -107,7 +112,7 @@ class RouteBackend:
             "scheme": self._outer.get("scheme", "http"),
             "path": unquote(path),
             "raw_path": path.encode(),
-            "query_string": urlencode(params or {}).encode(),
+            "query_string": urlencode(params or {}, doseq=True).encode(),
             "root_path": "",
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
             "client": self._outer.get("client"),
@@ -125,7 +130,7 @@ def _load() -> ASGIApp:
     from app.mcp import server  # noqa: PLC0415 - see the module's docstring
 
     config = settings()
-    return server.build_app(config.mcp_tools, config.request_body_max_bytes, lambda ctx: ctx.request.scope[_BACKEND])
+    return server.build_app(config.mcp_tools, config.request_body_max_bytes, lambda request: request.scope[_BACKEND])
 
 
 def _check_request(scope: Scope) -> None:

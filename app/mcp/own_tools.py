@@ -9,7 +9,7 @@ import msgspec
 from app.domain.ingest.memory import decode_patch
 from app.errors import EbbingError
 from app.mcp import own_arguments, own_results
-from app.mcp.backend import Backend, Json, ToolFailure, describe_error, memory_path
+from app.mcp.backend import Backend, Json, Params, ToolFailure, describe_error, memory_path
 from app.mcp.tool import Tool, collect, given_fields
 
 TOOLS: Final[list[Tool[Any]]] = []
@@ -63,7 +63,7 @@ async def search(backend: Backend, given: own_arguments.Search) -> Json:
 async def get(backend: Backend, given: own_arguments.OneMemory) -> Json:
     """Return a memory by its id, with its state, its links, and what it replaced."""
     memory = (await backend.call("GET", memory_path(given.id), params=given_fields(given, "id"))).body
-    params: dict[str, str | int] = {"memory": str(given.id), "limit": LINKS_MAX}
+    params: Params = {"memory": str(given.id), "limit": LINKS_MAX}
     return memory | (await backend.call("GET", "/v1/links", params=params)).body
 
 

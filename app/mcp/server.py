@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
@@ -16,13 +17,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.mcp import texts, tool_sets
+from app.mcp import texts, tool_sets, tool_timings
 from app.mcp.backend import Backend, Json, ToolFailure
 from app.mcp.tool import Tool
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
-Connect: TypeAlias = Callable[[Context], Backend]
-"""Function that returns the access to the API with the key of one request."""
+Connect: TypeAlias = Callable[[Any], Backend]
+"""Function that returns the access to the API with the key of a request; over standard input, the request is None."""
 
 FAILED: Final = "The tool failed. The service's log names the cause."
 
@@ -81,7 +82,7 @@ class _Handlers:
 
     async def list_tools(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Return the tools that the key may use, or all if its scopes aren't known."""
-        scopes = self._connect(ctx).scopes
+        scopes = self._connect(ctx.request).scopes
         shown = [self._described[name] for name, tool in self._tools.items() if scopes is None or tool.scope in scopes]
         return types.ListToolsResult(tools=shown)
 
@@ -90,13 +91,16 @@ class _Handlers:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: expected one of {', '.join(self._tools)}")
+        backend, started = self._connect(ctx.request), time.perf_counter()
         try:
-            found = await tool.call(self._connect(ctx), params.arguments or {})
+            found = await tool.call(backend, params.arguments or {})
         except ToolFailure as failure:
             return _failed(str(failure))
         except Exception as error:  # noqa: BLE001 - its message may contain memory text
             _note(error, tool.name)
             return _failed(FAILED)
+        finally:
+            tool_timings.add(backend.owner, tool.name, time.perf_counter() - started)
         return types.CallToolResult(content=[types.TextContent(text=_as_json(found))], structured_content=found)
 
     async def list_resources(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
@@ -121,7 +125,7 @@ class _Handlers:
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Return the content of a resource."""
         uri = str(params.uri)
-        found = await _reported(texts.read_resource(self._connect(ctx), uri))
+        found = await _reported(texts.read_resource(self._connect(ctx.request), uri))
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown resource: expected {texts.MEMORY_TEMPLATE}")
         content = types.TextResourceContents(uri=uri, mime_type="application/json", text=_as_json(found))
@@ -146,7 +150,7 @@ class _Handlers:
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Return the text of a prompt."""
-        text = await _reported(texts.write_prompt(self._connect(ctx), params.name, params.arguments or {}))
+        text = await _reported(texts.write_prompt(self._connect(ctx.request), params.name, params.arguments or {}))
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(messages=[message])
 

@@ -179,6 +179,6 @@ def test_the_message_of_a_refusal_has_the_id_of_its_request(api: Api) -> None:
 
 def test_the_page_has_every_tool_with_its_scope() -> None:
     page = (Path(__file__).resolve().parents[2] / "ops" / "mcp.md").read_text()
-    page = page.partition("## The knowledge graph")[0]
+    page = page.partition("## The mnemex tools")[0]
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(\w+)`", page, flags=re.MULTILINE)
     assert rows == [(tool.name, tool.scope) for tool in own_tools.TOOLS]

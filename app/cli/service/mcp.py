@@ -12,7 +12,7 @@ from app.cli.core.connection import find_connection, load_settings
 from app.cli.core.errors import Code, CommandFailure, Commands
 from app.cli.core.output import AsJson, Url, examples, print_json
 from app.cli.service import mcp_clients
-from app.mcp.backend import Reply, ToolFailure, describe_problem
+from app.mcp.backend import Params, Reply, ToolFailure, describe_problem
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -32,6 +32,7 @@ class ServiceBackend:
     """Access to a running service by the connection settings of the command line."""
 
     scopes = None
+    owner = "service"
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -41,7 +42,7 @@ class ServiceBackend:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Params | None = None,
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
