@@ -12,7 +12,7 @@ import pytest
 from app.mcp.mnemex import mnemex_tools
 from app.services.tenants import tenants
 from tests.api.caller import Api
-from tests.mcp.clients import MODES, Mode, done, refused, talk, text_of
+from tests.mcp.clients import MODES, Mode, call, done, refused, talk, text_of
 from tests.service import Service
 from tests.services.mergeable import LIKE, Alike
 from tests.waiting import PATIENCE_SECONDS
@@ -231,7 +231,7 @@ def test_tools_need_the_scopes_of_their_routes_and_stay_in_their_tenant(agents: 
     assert "scope 'maintain'" in refused(agents, "gc", key=reader)
     assert "scope 'ingest'" in refused(agents, "touch_memory", key=reader, memory_id=memory_id)
     other = agents.service.tenant()
-    for tool, arguments in (
+    attempts: list[tuple[str, dict[str, Any]]] = [
         ("open_memories", {"memory_ids": memory_id}),
         ("search_memory", {"query": "safe"}),
         ("search_unified", {}),
@@ -239,7 +239,8 @@ def test_tools_need_the_scopes_of_their_routes_and_stay_in_their_tenant(agents: 
         ("touch_memory", {"memory_id": memory_id}),
         ("promote_memory", {"memory_id": memory_id, "force": True}),
         ("auto_recall_process_message", {"message": "the safe's number?"}),
-    ):
-        result = talk(agents, lambda client, tool=tool, given=arguments: client.call_tool(tool, given), key=other.key)
+    ]
+    for tool, arguments in attempts:
+        result = call(agents, tool, key=other.key, **arguments)
         assert "4711" not in text_of(result), tool
     assert agents.get(f"/v1/memories/{memory_id}").json()["access_count"] == 0

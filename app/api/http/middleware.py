@@ -57,7 +57,8 @@ class Guard:
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._counts[f"{message['status'] // 100}xx"].inc()
-                seconds = self._seconds[path] if path in self._seconds else _route_seconds(scope)
+                is_known = path in self._seconds and scope["method"] == "POST"
+                seconds = self._seconds[path] if is_known else _route_seconds(scope)
                 seconds.observe(time.perf_counter() - began)
                 said = {name for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _DEFAULTS if name not in said]

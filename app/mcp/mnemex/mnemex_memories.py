@@ -115,19 +115,20 @@ async def search_unified(backend: Backend, given: SearchUnified) -> Json:
 async def _find(
     backend: Backend, given: SearchMemory | SearchUnified, limit: int, **options: object
 ) -> list[tuple[Json, float | None]]:
-    """Return memories with the score of the search, best first; without a query the newest ones, and None.
+    """Return memories with the score of the search, best first; without a query those among the newest 500, and None.
 
     Pages need more results than one page has: with `page_size`, the best 100 are found.
     """
     most = limit if given.page is None and given.page_size is None else mnemex_reading.FOUND_MAX
     after = mnemex_reading.window_start(given.window_days)
+    found: list[tuple[Json, float | None]]
     promoted = True if given.status == "promoted" else None
     if given.query is None:
-        params = {"limit": most, "after": after, "tag": given.tags[0] if given.tags else None}
+        params = {"after": after, "tag": given.tags[0] if given.tags else None}
         params |= {"promoted": "true" if promoted else None, "tier": mnemex_reading.TIERS.get(given.status or "active")}
         sent: Params = {name: value for name, value in params.items() if value is not None}
-        listed = (await backend.call("GET", "/v1/memories", params=sent)).body["memories"]
-        found = [(memory, None) for memory in listed if set(given.tags) <= set(memory["tags"])]
+        listed = (await backend.call("GET", "/v1/memories", params={**sent, "limit": mnemex_reading.LISTED_MAX})).body
+        found = [(memory, None) for memory in listed["memories"] if set(given.tags) <= set(memory["tags"])]
     else:
         body = {"query": given.query, "limit": most, "tags": given.tags, "after": after, "promoted": promoted}
         body |= {"tiers": [mnemex_reading.TIERS.get(given.status or "active", "active")], "reinforce": False, **options}
@@ -136,7 +137,7 @@ async def _find(
         memories = await mnemex_reading.fetch(backend, [hit["id"] for hit in hits])
         found = [(memories[hit["id"]], hit["score"]) for hit in hits if hit["id"] in memories]
     least = given.min_score
-    return [one for one in found if least is None or (one[0]["score"] or 0.0) >= least]
+    return [one for one in found if least is None or (one[0]["score"] or 0.0) >= least][:most]
 
 
 @_tool("Strengthen a memory", scope="ingest", arguments=mnemex_arguments.TouchMemory, result=mnemex_results.Touched)
@@ -264,8 +265,11 @@ async def open_memories(backend: Backend, given: mnemex_arguments.OpenMemories) 
 async def read_graph(backend: Backend, given: mnemex_arguments.ReadGraph) -> Json:
     """Return the newest memories of a state, and the relations between them."""
     most = given.limit or mnemex_reading.LISTED_MAX
-    params: Params = {"limit": most, "tier": mnemex_reading.TIERS.get(given.status, "active")}
-    params = params | {"promoted": "true" if given.status == "promoted" else "false"}
+    params: Params = {
+        "limit": most,
+        "tier": mnemex_reading.TIERS.get(given.status, "active"),
+        "promoted": "true" if given.status == "promoted" else "false",
+    }
     listed = (await backend.call("GET", "/v1/memories", params=params)).body["memories"]
     shown, about = mnemex_reading.select_page(listed, given.page, given.page_size)
     ids = {memory["id"] for memory in shown}

@@ -13,7 +13,7 @@ Maybe = msgspec.UnsetType
 
 
 class Done(msgspec.Struct):
-    """Whether the tool did its work, and a remark."""
+    """Success of a tool, and a remark."""
 
     success: bool
     message: str | Maybe = U
