@@ -43,6 +43,7 @@ from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import StreamWriter
 from app.dashboard import application
 from app.dashboard.rendering import PREFIX
+from app.mcp.http_endpoint import McpEndpoint
 from app.secret_settings import warn_of_exposed
 from app.services.embedding import spaces
 from app.services.ingest import witness
@@ -154,10 +155,14 @@ def build() -> ASGIApp:
 
 
 def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:
-    """Put the middleware and the endpoints of ingest and search around the routes."""
+    """Put the middleware and the endpoints of ingest, search and MCP around the routes."""
     ingest = Ingest(writer, nudger, accepted)
     app.state.door, app.state.nudger, app.state.ingest = writer, nudger, ingest
-    return Guard(app, ingest, search.serve_search)
+    mcp = McpEndpoint() if settings().mcp == "on" else None
+    guarded = Guard(app, ingest, search.serve_search, mcp)
+    if mcp is not None:
+        mcp.connect(guarded)
+    return guarded
 
 
 async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:

@@ -16,6 +16,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 from app.setting_groups.compat_settings import CompatSettings
+from app.setting_groups.mcp_settings import McpSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -42,7 +43,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, LogInSettings, CompatSettings):
+class Settings(SecretFileSettings, CompatSettings, McpSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
@@ -152,8 +153,7 @@ class Settings(SecretFileSettings, LogInSettings, CompatSettings):
 
     # Search
     search_exact_rows: int = Field(2_000, ge=0)
-    """Tenants with at most this many memories are searched exhaustively; larger tenants get dedicated indexes that
-    select candidates."""
+    """Tenants with at most this many memories are searched exhaustively, larger ones by dedicated indexes."""
 
     # Maintenance
     ingest_behind_seconds: float = Field(10, ge=0)

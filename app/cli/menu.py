@@ -34,6 +34,7 @@ MENU: Final = {
     "recall": MenuEntry(EVERYDAY, "Print relevant memories as text for your prompt.", ("memories.recall",)),
     "observe": MenuEntry(EVERYDAY, "Mark memories as used, which strengthens them.", ("memories.touch",)),
     "touch": MenuEntry(EVERYDAY, "Strengthen one memory now.", ("memories.touch",)),
+    "mcp": MenuEntry(EVERYDAY, "Serve agents over the Model Context Protocol.", ("service.mcp",)),
     "stats": MenuEntry(EVERYDAY, "Show counts and queue sizes of your tenant.", ("memories.stats",)),
     "doctor": MenuEntry(EVERYDAY, "Check the service and suggest fixes.", ("service.doctor",)),
     "why": MenuEntry(INSPECT, "Explain the tier of a memory.", ("memories.why",)),

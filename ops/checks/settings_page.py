@@ -13,8 +13,6 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from app.log_in_settings import LogInSettings
-from app.setting_groups.compat_settings import CompatSettings
 from app.settings import Settings
 from ops.checks.writing import ROOT, write
 
@@ -56,7 +54,8 @@ def _descriptions() -> dict[str, str]:
     """Return the docstring of each setting. They aren't read at run time, which would slow every start by 20 ms."""
     return {
         field.target.id: " ".join(text.value.value.split())
-        for each in (Settings, LogInSettings, CompatSettings)
+        for each in Settings.__mro__
+        if each.__module__.startswith("app.")
         for settings in ast.parse(inspect.getsource(each)).body
         if isinstance(settings, ast.ClassDef)
         for field, text in pairwise(settings.body)

@@ -27,7 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", dynamics_page.PAGE),
     ROOT / "examples" / "README.md",
-    *(ROOT / "ops" / f"{name}.md" for name in ("deployment", "forgetting", "models", "privacy", "runbook", "search")),
+    *(
+        ROOT / "ops" / f"{name}.md"
+        for name in ("deployment", "forgetting", "mcp", "models", "privacy", "runbook", "search")
+    ),
 ]
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)
 # Compose commands that target a service. An option's value can precede the service's name.

@@ -15,7 +15,7 @@ from app.domain.ingest.envelope import MalformedEnvelope
 from app.errors import EbbingError, Invalid, Unreadable, stored_name
 
 APP = Path(__file__).resolve().parents[2] / "app"
-OUTSIDE = {"api", "cli", "dashboard", "supervisor", "embedded"}
+OUTSIDE = {"api", "cli", "dashboard", "mcp", "supervisor", "embedded"}
 """Packages whose errors reach no stored row."""
 STORING = ("services/ingest/drain.py", "services/enrichment/stage_runner.py", "services/jobs/runner.py")
 NAMES = {

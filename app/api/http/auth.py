@@ -57,11 +57,22 @@ class KeyCache:
         self._underway: dict[str, asyncio.Task[KeyRecord | None]] = {}
 
     async def caller(self, scope: Scope, needed: str) -> Caller:
-        """Return the caller of a request.
+        """Return the caller of a request that needs a scope.
+
+        Raises:
+            NotAllowed: The key lacks the scope.
+            EbbingError: As for `any_caller`.
+        """
+        found = await self.any_caller(scope)
+        if needed not in found.scopes:
+            raise NotAllowed(f"this request requires a key with the scope {needed!r}")
+        return found
+
+    async def any_caller(self, scope: Scope) -> Caller:
+        """Return the caller of a request, whatever the key's scopes.
 
         Raises:
             NotAuthenticated: The key is missing or invalid.
-            NotAllowed: The key lacks the scope.
             TenantClosed: The key's tenant is being deleted.
             Unavailable: The key isn't cached and the database is down.
         """
@@ -71,10 +82,7 @@ class KeyCache:
         scheme, _, token = given.partition(" ")
         if scheme.lower() != "bearer":
             raise NotAuthenticated("the header `Authorization` must begin with `Bearer`, as in `Bearer ebb_…`")
-        found = await self.presented(token.strip())
-        if needed not in found.scopes:
-            raise NotAllowed(f"this request requires a key with the scope {needed!r}")
-        return found
+        return await self.presented(token.strip())
 
     async def presented(self, token: str) -> Caller:
         """Return the caller for an API key.

@@ -20,6 +20,7 @@ from app.services.transient_errors import is_transient
 
 INGEST_PATH = "/v1/memories"
 SEARCH_PATH = "/v1/search"
+MCP_PATH = "/mcp"
 _OURS = ("/v1/", "/memory-decay/")
 _DASHBOARD = "/ops"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
@@ -34,10 +35,10 @@ log = structlog.get_logger(__name__)
 class Guard:
     """Middleware around the application; passes ingest requests and searches to their endpoints, bypassing FastAPI."""
 
-    def __init__(self, inner: ASGIApp, ingest: ASGIApp, search: ASGIApp) -> None:
-        """Wrap an application and the endpoints of `POST /v1/memories` and `POST /v1/search`."""
+    def __init__(self, inner: ASGIApp, ingest: ASGIApp, search: ASGIApp, mcp: ASGIApp | None = None) -> None:
+        """Wrap an application and the endpoints of `POST /v1/memories`, `POST /v1/search` and, if given, `/mcp`."""
         self._inner = inner
-        self._endpoints = {INGEST_PATH: ingest, SEARCH_PATH: search}
+        self._endpoints = {INGEST_PATH: ingest, SEARCH_PATH: search} | ({MCP_PATH: mcp} if mcp else {})
         self._counts = {status: metrics.REQUESTS.labels(status=status) for status in metrics.STATUSES}
         self._seconds = {path: metrics.ROUTE_SECONDS.labels("POST", path) for path in self._endpoints}
 
@@ -50,13 +51,14 @@ class Guard:
         request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         began = time.perf_counter()
-        path = scope["path"] if scope["method"] == "POST" else ""
+        path = scope["path"] if scope["method"] == "POST" or scope["path"] == MCP_PATH else ""
         endpoint = self._endpoints.get(path, self._inner)
 
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._counts[f"{message['status'] // 100}xx"].inc()
-                seconds = self._seconds[path] if path in self._seconds else _route_seconds(scope)
+                is_known = path in self._seconds and scope["method"] == "POST"
+                seconds = self._seconds[path] if is_known else _route_seconds(scope)
                 seconds.observe(time.perf_counter() - began)
                 said = {name for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _DEFAULTS if name not in said]

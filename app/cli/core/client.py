@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self
 
@@ -102,7 +102,7 @@ class Api:
         json: object = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        params: Mapping[str, str | int] | None = None,
+        params: Mapping[str, str | int | Sequence[str]] | None = None,
         safe: bool = False,
         with_key: bool = True,
     ) -> ApiResponse:

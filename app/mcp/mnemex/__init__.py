@@ -1,0 +1,1 @@
+"""The mnemex set of tools, under the names of cortexgraph's."""
