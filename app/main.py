@@ -18,6 +18,7 @@ from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
+    imports,
     links,
     memories,
     notes,
@@ -104,6 +105,7 @@ def build() -> ASGIApp:
     )
     for module in (
         memories,
+        imports,
         promotion,
         notes,
         uses,

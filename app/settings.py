@@ -272,6 +272,9 @@ class Settings(SecretFileSettings, LogInSettings):
     key is rotated, and to restore a backup of the key store that is older than the rotation."""
     export_days: float = Field(7, gt=0, le=30)
     """Days until a data export expires."""
+    import_max_bytes: int = Field(256 * MIB, ge=MIB, le=2048 * MIB)
+    """Maximum size of a file to import. Zip archives may expand to more; SQLite databases and JSON arrays are read into
+    the memory of a worker."""
 
     # Custom forgetting profiles. Only operators choose them, because they are code.
     dynamics_files: Annotated[dict[str, Path], NoDecode] = Field({})

@@ -30,6 +30,7 @@ MENU: Final = {
     "run": MenuEntry(EVERYDAY, "Run the complete service on this machine.", ("service.run",)),
     "demo": MenuEntry(EVERYDAY, "Show what Ebbing does, with a temporary service.", ("demo.demo",)),
     "ingest": MenuEntry(EVERYDAY, "Send memories from files.", ("memories.ingest",)),
+    "import": MenuEntry(EVERYDAY, "Import memories of other products and exports.", ("memories.imports",)),
     "search": MenuEntry(EVERYDAY, "Search memories by words and by meaning.", ("memories.search",)),
     "recall": MenuEntry(EVERYDAY, "Print relevant memories as text for your prompt.", ("memories.recall",)),
     "observe": MenuEntry(EVERYDAY, "Mark memories as used, which strengthens them.", ("memories.touch",)),
@@ -92,7 +93,8 @@ MENU: Final = {
 
 INTENTIONS: Final = {
     "run": ("start", "serve", "server", "up"),
-    "ingest": ("add", "store", "remember", "insert", "import", "send", "write", "put"),
+    "ingest": ("add", "store", "remember", "insert", "send", "write", "put"),
+    "import": ("migrate-from", "load"),
     "search": ("find", "query", "ask", "list", "get", "show"),
     "recall": ("context", "retrieve"),
     "observe": ("use", "used", "mark", "reinforce"),

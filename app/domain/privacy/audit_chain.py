@@ -45,6 +45,8 @@ Action = Literal[
     "export_requested",
     "export_fetched",
     "export_removed",
+    "import_started",
+    "import_ended",
     "request_answered",
     "erasure_replayed",
     "memory_anonymised",
