@@ -10,17 +10,17 @@ import pytest
 from app import failpoints
 from app.domain.dynamics.profiles import profile
 from app.domain.dynamics.state import new
+from app.domain.jobs import Job
 from app.domain.policy.policy import Policy
 from app.errors import Conflict, Invalid
 from app.services.ingest import import_batch, import_job
 from app.services.jobs import queue
-from app.services.memories import memories as memory_service
 from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.strength import states
 from tests.domain.imports.reading import lines
-from tests.services.ingest.import_store import Importer, importer
 from tests.service import Service
+from tests.services.ingest.import_store import Importer, importer
 
 __all__ = ["importer"]
 
@@ -122,8 +122,6 @@ def test_an_import_that_is_killed_anywhere_continues_without_storing_anything_tw
 
 
 def importer_job(importer: Importer, job_id: Any) -> Any:
-    from app.domain.jobs import Job  # noqa: PLC0415
-
     found = queue.get(importer.tenant_id, job_id)
     return Job(job_id, importer.tenant_id, found.kind, found.parameters, {}, None, found.done)
 
@@ -188,18 +186,28 @@ def test_files_are_stored_encrypted_and_a_cancelled_import_deletes_them(importer
     assert importer.texts() == []
 
 
-def test_requests_that_make_no_sense_are_refused(importer: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Invalid, match="format"):
-        importer.upload("pickle", b"x")
-    with pytest.raises(Invalid, match="map"):
-        importer.upload("mem0", b"x", map={"text": "content"})
-    with pytest.raises(Invalid, match="map"):
-        importer.upload("jsonl", b"x", map={"txt": "content"})
-    with pytest.raises(Invalid, match="time_zone"):
-        importer.upload("jsonl", b"x", time_zone="Mars/Olympus")
-    with pytest.raises(Invalid, match="body"):
-        importer.upload("jsonl", b"")
-    monkeypatch.setattr("app.services.ingest.import_requests.OPEN_MAX", 0)
+@pytest.mark.parametrize(
+    ("format_name", "content", "options", "field"),
+    [
+        ("pickle", b"x", {}, "format"),
+        ("mem0", b"x", {"map": {"text": "content"}}, "map"),
+        ("langgraph", b"x", {"map": {"subject": "content"}}, "map"),
+        ("jsonl", b"x", {"map": {"txt": "content"}}, "map"),
+        ("jsonl", b"x", {"time_zone": "Mars/Olympus"}, "time_zone"),
+        ("jsonl", b"", {}, "body"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(
+    importer: Importer, format_name: str, content: bytes, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        importer.upload(format_name, content, **options)
+    assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_too_many_unfinished_imports_are_refused(importer: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.ingest.import_requests.OPEN_MAX", 1)
+    importer.upload("jsonl", b"x")
     with pytest.raises(Conflict, match="unfinished"):
         importer.upload("jsonl", b"x")
 
@@ -217,4 +225,3 @@ def test_a_memory_stored_meanwhile_is_updated(importer: Importer, monkeypatch: p
     made = importer.run("jsonl", records(2))
     assert made.counts == {"stored": 1, "updated": 1}
     assert sorted(importer.texts()) == ["heron 0", "heron 1"]
-    assert memory_service is not None
