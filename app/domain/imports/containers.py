@@ -1,4 +1,4 @@
-"""Open what files consist of: lines, JSON arrays, zip archives and SQLite databases, within limits.
+"""Open the containers of records: lines, JSON arrays, zip archives and SQLite databases, within limits.
 
 Nothing is written to disk, no path of an archive is ever used as a path, and no code of a file is executed: there is no
 pickle, and a database is read in memory with a schema that isn't trusted.
@@ -148,7 +148,7 @@ class Archive:
         try:
             with self._archive.open(self._infos[name]) as member:
                 yield member  # type: ignore[misc]  # zipfile's IO[bytes] has the methods that readers call
-        except (BadZipFile, EOFError, OSError, NotImplementedError, ValueError, RuntimeError):
+        except (BadZipFile, EOFError, OSError, ValueError, RuntimeError):
             refuse("a file in the zip archive is damaged or compressed by an unknown method")
 
     def read(self, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a reader of a file yields: memories with their state, links between them, and faults of single records."""
+"""Define the items that a reader of a file yields: memories with their state, links between them, and faults of single records."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ _TickSeconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
 
 
 class ImportOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How to read a file.
+    """Options for reading a file.
 
     Attributes:
         map: Name of the column or key of the file that holds a field, by field: `{"text": "content"}`. A dot descends
