@@ -49,6 +49,9 @@ async def start(
         str | None, Query(description="Time zone of times without an offset, such as `Europe/Berlin`.")
     ] = None,
     tick_seconds: Annotated[float | None, Query(description="Length of a tick (memory-decay); default 3600.")] = None,
+    accept: Annotated[
+        bool, Query(description="Load a dump of another installation, without the subjects erased there since.")
+    ] = False,
     dry_run: Annotated[bool, Query(description="Only count what would be stored.")] = False,
 ) -> Response:
     """Upload a file as the request's body; a job stores its memories.
@@ -60,6 +63,7 @@ async def start(
     """
     check_storable(format=format_name, map=mapping, subject=subject, thread=thread, time_zone=time_zone)
     options = _read_options(mapping, subject=subject, thread=thread, time_zone=time_zone, tick_seconds=tick_seconds)
+    options = msgspec.structs.replace(options, accept=accept)
     file = await run_in_threadpool(import_requests.begin_upload, caller.tenant_id, format_name, options)
     try:
         async for part in _read_parts(request):

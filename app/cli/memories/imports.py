@@ -21,7 +21,7 @@ PATH: Final = "/v1/imports"
 PATIENCE_SECONDS: Final = 60.0
 SHOWN_MAX: Final = 20
 FORMATS: Final = (
-    "ebbing, jsonl, csv, cortexgraph, memory-decay, mem0, knowledge-graph, chatgpt, claude, langgraph, letta"
+    "ebbing, dump, jsonl, csv, cortexgraph, memory-decay, mem0, knowledge-graph, chatgpt, claude, langgraph, letta"
 )
 _OUTCOMES: Final = {
     "stored": "stored",

@@ -9,6 +9,7 @@ from typing import BinaryIO, Final
 from app.domain.imports import (
     chats,
     cortexgraph,
+    dump,
     ebbing_export,
     generic,
     knowledge_graph,
@@ -40,6 +41,7 @@ class ImportFormat:
 
 FORMATS: Final[dict[str, ImportFormat]] = {
     "ebbing": ImportFormat(ebbing_export.read, "line", "an export of Ebbing (zip), or one of its .jsonl files"),
+    "dump": ImportFormat(dump.read, "line", "a dump of a tenant (`ebbing dump`), which `ebbing load` sends"),
     "jsonl": ImportFormat(generic.read_jsonl, "line", "JSON lines with Ebbing's fields or mapped ones", takes_map=True),
     "csv": ImportFormat(generic.read_csv, "row", "CSV with a header", takes_map=True),
     "cortexgraph": ImportFormat(cortexgraph.read, "line", "memories.jsonl, relations.jsonl, or a zip of both"),

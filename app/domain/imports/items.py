@@ -1,4 +1,4 @@
-"""Define the items that a reader of a file yields: memories with their state, links between them, and faults of single records."""
+"""Define the items that readers of files yield: memories with their state, links, and faults of single records."""
 
 from __future__ import annotations
 
@@ -68,33 +68,53 @@ class Memory(NamedTuple):
         place: Number of its line, row or record in the file, from 1.
         given: The memory; its `external_id` is stable, so that another import of the file finds it again.
         state: Its strength; None if the file has none.
-        original: Only in a dump of Ebbing: the rows of the memory, by table.
     """
 
     place: int
     given: MemoryIn
     state: GivenState | None = None
-    original: Original | None = None
 
 
-class Original(NamedTuple):
-    """The rows of a memory in the installation that wrote a dump.
+class DumpHeader(NamedTuple):
+    """The first line of a dump.
 
     Attributes:
-        memory_id: Its id there, which it keeps.
-        seq: Its sequence number.
-        state: Its row in `memory_state`, advanced to the time of the dump.
-        events: Its history, oldest first.
-        made_by: Its author: `caller`, or the method of a summary.
+        tenant_id: The tenant that was dumped.
+        policy: Its policy then, as JSON.
     """
 
+    place: int
+    tenant_id: UUID
+    policy: str
+
+
+class DumpedMemory(NamedTuple):
+    """The rows of a memory in a dump, which keeps its id.
+
+    Attributes:
+        given: The memory's content, which passed every check.
+        memory: Its row in `memories`.
+        state: Its row in `memory_state`, anchored under the header's policy.
+        score: Its row in `scores`; None if there is none.
+        events: Its rows in `memory_events`, oldest first.
+    """
+
+    place: int
     memory_id: UUID
     seq: int
-    created_at: str
-    updated_at: str | None
-    made_by: str
-    state: Mapping[str, Any]
+    given: MemoryIn
+    memory: dict[str, Any]
+    state: dict[str, Any]
+    score: dict[str, Any] | None
     events: list[dict[str, Any]]
+
+
+class DumpedRow(NamedTuple):
+    """A row that connects two memories of a dump, or a memory and its former id, by table."""
+
+    place: int
+    table: str
+    row: dict[str, Any]
 
 
 class Link(NamedTuple):
@@ -114,7 +134,7 @@ class Fault(NamedTuple):
     reason: str
 
 
-Item: TypeAlias = Memory | Link | Fault
+Item: TypeAlias = Memory | Link | Fault | DumpHeader | DumpedMemory | DumpedRow
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 _TickSeconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
 
@@ -129,6 +149,7 @@ class ImportOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         thread: Thread of memories for which the file names none.
         time_zone: Time zone of times without an offset, such as `Europe/Berlin`. Without it, they are refused.
         tick_seconds: Length of a tick of memory-decay.
+        accept: Load a dump of another installation: subjects that were erased there since have been removed from it.
     """
 
     map: Mapping[str, str] = {}
@@ -136,6 +157,7 @@ class ImportOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     thread: Name | None = None
     time_zone: str | None = None
     tick_seconds: _TickSeconds = 3600.0
+    accept: bool = False
 
 
 _options = msgspec.json.Decoder(ImportOptions)

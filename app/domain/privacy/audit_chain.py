@@ -45,6 +45,7 @@ Action = Literal[
     "export_requested",
     "export_fetched",
     "export_removed",
+    "tenant_dumped",
     "import_started",
     "import_ended",
     "request_answered",

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from app import failpoints
 from app.clients.object_store import StoreFailed
-from app.domain.imports.items import RECORDS_MAX, Fault, FileRefused, Item, Link
+from app.domain.imports.items import RECORDS_MAX, DumpedMemory, DumpedRow, DumpHeader, Fault, FileRefused, Item
 from app.domain.jobs import Job, Step
 from app.domain.tiers.cold_segment import DamagedSegment
-from app.services.ingest import import_batch, import_requests
+from app.services.ingest import import_batch, import_dump, import_requests
 from app.services.privacy import import_files
 from app.store.core import database
 from app.store.ingest import imports
@@ -39,6 +39,7 @@ class _OpenReader:
     position: int
     items: Iterator[Item]
     ahead: Item | None = None
+    header: DumpHeader | None = None
 
 
 _open_reader: _OpenReader | None = None
@@ -62,24 +63,41 @@ def run_job_slice(job: Job) -> Step:
             return Step(done, {}, finished=True, counts=counts, failure=failure)
         try:
             batch = _read_batch(tenant_id, found)
+            outcome = _carry_out(tenant_id, found, batch) if batch and _fits(found, batch) else {}
         except (FileRefused, DamagedSegment) as error:
             return _fail(tenant_id, found, done, counts, str(error) if isinstance(error, FileRefused) else LOST)
         except StoreFailed as error:
             if error.lost:
                 return _fail(tenant_id, found, done, counts, LOST)
             raise
-        if batch is None or found.position + len(batch) > RECORDS_MAX:
+        if batch is None or not _fits(found, batch):
             return _fail(tenant_id, found, done, counts, LOST if batch is None else TOO_MANY)
         if not batch:
             _close_reader()
             import_files.end_imports(tenant_id, [import_id], "done")
             return Step(done, {}, finished=True, counts=counts)
-        for name, number in import_batch.carry_out(tenant_id, found, batch).items():
+        for name, number in outcome.items():
             counts[name] = counts.get(name, 0) + number
         failpoints.trigger("import.after_batch")
         done += len(batch)
         if time.monotonic() >= deadline:
             return Step(done, {}, finished=False, counts=counts)
+
+
+def _fits(found: Import, batch: list[Item]) -> bool:
+    return found.position + len(batch) <= RECORDS_MAX
+
+
+def _carry_out(tenant_id: UUID, found: Import, batch: list[Item]) -> dict[str, int]:
+    header = _open_reader.header if _open_reader is not None else None
+    if header is None:
+        return import_batch.carry_out(tenant_id, found, batch)
+    skipped = [(item.place, item.reason) for item in batch if isinstance(item, Fault)]
+    rows = [item for item in batch if isinstance(item, DumpedRow)]
+    if rows:
+        return import_dump.load_connecting(tenant_id, found, len(batch), rows, skipped)
+    memories = [item for item in batch if isinstance(item, DumpedMemory)]
+    return import_dump.load_memories(tenant_id, found, header, len(batch), memories, skipped)
 
 
 def clean_cancelled(job: Job) -> None:
@@ -94,12 +112,17 @@ def _read_batch(tenant_id: UUID, found: Import) -> list[Item] | None:
     reader = _open_reader
     if reader is None or (reader.import_id, reader.position) != (found.import_id, found.position):
         _close_reader()
-        items = import_files.read_items(tenant_id, found)
-        if items is None:
+        opened = import_files.open_file(tenant_id, found)
+        if opened is None:
             return None
-        for _ in islice(items, found.position):
+        header = next(opened.items) if found.format == "dump" else None
+        if isinstance(header, DumpHeader):
+            accept = opened.options.accept
+            import_dump.check_header(tenant_id, header, found.requested_by, accept=accept, dry_run=found.dry_run)
+        for _ in islice(opened.items, found.position):
             pass
-        reader = _OpenReader(found.import_id, found.position, items)
+        reader = _OpenReader(found.import_id, found.position, opened.items)
+        reader.header = header if isinstance(header, DumpHeader) else None
     try:
         batch = _take(reader)
     except BaseException:
@@ -111,13 +134,13 @@ def _read_batch(tenant_id: UUID, found: Import) -> list[Item] | None:
 
 
 def _take(reader: _OpenReader) -> list[Item]:
-    """Return the next items: either memories or links, which are stored differently, and faults among them."""
+    """Return the next items: of one class, since memories and links are stored differently, and faults among them."""
     batch = [] if reader.ahead is None else [reader.ahead]
     reader.ahead = None
-    kinds = {isinstance(item, Link) for item in batch if not isinstance(item, Fault)}
+    kinds = {type(item) for item in batch if not isinstance(item, Fault)}
     for item in reader.items:
         if not isinstance(item, Fault):
-            kinds.add(isinstance(item, Link))
+            kinds.add(type(item))
             if len(kinds) > 1:
                 reader.ahead = item
                 break

@@ -10,14 +10,23 @@ import io
 import os
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import msgspec
 
 from app.clients.object_store import cold_store
 from app.domain.imports.formats import FORMATS
-from app.domain.imports.items import FileRefused, ImportOptions, Item, Memory, Reading, decode_options, find_zone
+from app.domain.imports.items import (
+    DumpedMemory,
+    FileRefused,
+    ImportOptions,
+    Item,
+    Memory,
+    Reading,
+    decode_options,
+    find_zone,
+)
 from app.domain.privacy.audit_chain import SYSTEM
 from app.domain.privacy.erasure import is_whole
 from app.domain.privacy.late_arrivals import matches_scope
@@ -126,8 +135,15 @@ def _associated_data(tenant_id: UUID, import_id: UUID, number: int) -> bytes:
     return b"import" + tenant_id.bytes + import_id.bytes + number.to_bytes(4, "big")
 
 
-def read_items(tenant_id: UUID, found: Import) -> Iterator[Item] | None:
-    """Return the records of a file; None if its key was destroyed.
+class OpenFile(NamedTuple):
+    """An uploaded file that is being read."""
+
+    options: ImportOptions
+    items: Iterator[Item]
+
+
+def open_file(tenant_id: UUID, found: Import) -> OpenFile | None:
+    """Return the options and the records of a file; None if its key was destroyed.
 
     Raises:
         StoreFailed: The object store is unreachable, or an object is missing.
@@ -139,7 +155,7 @@ def read_items(tenant_id: UUID, found: Import) -> Iterator[Item] | None:
     options = decode_options(read_part(tenant_id, found, key, 0))
     reading = Reading(options, find_zone(options), found.requested_at.timestamp())
     source = io.BufferedReader(_SealedFile(tenant_id, found, key), BUFFER_BYTES)
-    return FORMATS[found.format].read(cast("BinaryIO", source), reading)
+    return OpenFile(options, FORMATS[found.format].read(cast("BinaryIO", source), reading))
 
 
 def end_imports(
@@ -188,6 +204,7 @@ def find_covered(
     with database.tenant(tenant_id) as tx:
         open_imports = imports.list_open(tx, tenant_id)
         names = imports.list_external_of(tx, tenant_id, memory_ids) if open_imports else set()
+    names |= {str(memory_id) for memory_id in memory_ids}
     return [
         found.import_id
         for found in open_imports
@@ -196,16 +213,21 @@ def find_covered(
 
 
 def _has_covered(tenant_id: UUID, found: Import, scope: Scope, names: set[str]) -> bool:
-    items = read_items(tenant_id, found)
+    opened = open_file(tenant_id, found)
     accepted_ms = int(found.requested_at.timestamp() * 1000)
     try:
         return any(
-            isinstance(item, Memory)
-            and (item.given.external_id in names or matches_scope(scope, item.given, accepted_ms))
-            for item in items or ()
+            (isinstance(item, Memory | DumpedMemory) and _is_covered(item, scope, names, accepted_ms))
+            for item in (opened.items if opened else ())
         )
     except FileRefused:
         return is_whole(scope, "subject") or bool(names)  # nobody can say what it holds
+
+
+def _is_covered(item: Memory | DumpedMemory, scope: Scope, names: set[str], accepted_ms: int) -> bool:
+    if isinstance(item, DumpedMemory) and str(item.memory_id) in names:
+        return True
+    return item.given.external_id in names or matches_scope(scope, item.given, accepted_ms)
 
 
 def erase_covered(tenant_id: UUID, scope: Scope, memory_ids: Sequence[UUID], until: datetime | None) -> int:

@@ -138,6 +138,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/exports"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/exports/{export_id}"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/exports/{export_id}/file"): ("privacy", {}, 200),
+    ("GET", "/v1/privacy/dump"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/memories/{memory_id}/anonymise"): ("privacy", {"json": {}}, 200),
     ("POST", "/v1/privacy/requests"): ("privacy", {"json": {"nature": "correction"}}, 201),
     ("GET", "/v1/privacy/requests"): ("privacy", {}, 200),

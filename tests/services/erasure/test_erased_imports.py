@@ -40,9 +40,9 @@ def test_a_waiting_file_about_the_subject_is_deleted_and_others_remain(importer:
 def test_an_erasure_covers_what_an_import_has_stored_and_ends_its_rest(importer: Importer) -> None:
     started = importer.upload("jsonl", MIXED)
     found = importer.get(started)
-    items = import_files.read_items(importer.tenant_id, found)
-    assert items is not None
-    import_batch.carry_out(importer.tenant_id, found, [next(items)])
+    opened = import_files.open_file(importer.tenant_id, found)
+    assert opened is not None
+    import_batch.carry_out(importer.tenant_id, found, [next(opened.items)])
     assert importer.texts() == ["Ann sings"]
     erasure_id = erase(importer.tenant_id, subject="ann")
     assert carried_out(importer.tenant_id, erasure_id) == "verified"
