@@ -55,6 +55,8 @@ MENU: Final = {
     "usage": MenuEntry(INSPECT, "Show model usage, costs and budget.", ("maintenance.usage",)),
     "erase": MenuEntry(PEOPLE, "Erase a person's memories, or selected ones.", ("privacy.erase",)),
     "export": MenuEntry(PEOPLE, "Export a person's data to a zip file.", ("privacy.export",)),
+    "dump": MenuEntry(PEOPLE, "Save the whole tenant to a file, to move it.", ("privacy.dump",)),
+    "load": MenuEntry(PEOPLE, "Load a dump of a tenant.", ("privacy.dump",)),
     "hold": MenuEntry(PEOPLE, "Place, list and release legal holds.", ("privacy.holds",)),
     "privacy": MenuEntry(
         PEOPLE,
@@ -94,7 +96,8 @@ MENU: Final = {
 INTENTIONS: Final = {
     "run": ("start", "serve", "server", "up"),
     "ingest": ("add", "store", "remember", "insert", "send", "write", "put"),
-    "import": ("migrate-from", "load"),
+    "import": ("migrate-from",),
+    "dump": ("backup",),
     "search": ("find", "query", "ask", "list", "get", "show"),
     "recall": ("context", "retrieve"),
     "observe": ("use", "used", "mark", "reinforce"),
@@ -102,7 +105,7 @@ INTENTIONS: Final = {
     "doctor": ("status", "health", "check", "ping"),
     "why": ("explain",),
     "erase": ("delete", "remove", "forget", "rm", "purge"),
-    "export": ("download", "dump"),
+    "export": ("download",),
     "privacy": ("gdpr", "ccpa", "erasures", "requests"),
     "policy": ("config", "settings"),
     "dead-letters": ("letters", "failed", "errors"),

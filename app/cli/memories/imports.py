@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/imports"
 PATIENCE_SECONDS: Final = 60.0
+UPLOAD_BYTES: Final = 1 << 18
 SHOWN_MAX: Final = 20
 FORMATS: Final = (
     "ebbing, dump, jsonl, csv, cortexgraph, memory-decay, mem0, knowledge-graph, chatgpt, claude, langgraph, letta"
@@ -84,9 +85,17 @@ def import_file(
     if dry_run:
         params["dry_run"] = "true"
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
-        started = _upload(api, file, params)
-        follow_job(api, started["job_id"], quiet=as_json)
-        made = api.call("GET", item_path(PATH, started["id"])).body
+        finish_import(api, _upload(api, file, params), file, dry_run=dry_run, as_json=as_json)
+
+
+def finish_import(api: Api, started: dict[str, Any], file: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Wait until an import ends, and print its report.
+
+    Raises:
+        CommandFailure: The import failed or was ended.
+    """
+    follow_job(api, started["job_id"], quiet=as_json)
+    made = api.call("GET", item_path(PATH, started["id"])).body
     if as_json:
         print_json(made)
     else:
@@ -100,7 +109,7 @@ def import_file(
 def _upload(api: Api, file: Path, params: dict[str, Any]) -> dict[str, Any]:
     try:
         with file.open("rb") as content:
-            return api.upload(PATH, content, params).body
+            return api.upload(PATH, iter(lambda: content.read(UPLOAD_BYTES), b""), params).body
     except OSError as error:
         raise CommandFailure(f"{file} can't be read ({error.strerror})") from None
 
