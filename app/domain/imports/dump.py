@@ -12,6 +12,7 @@ import msgspec
 from app.domain.imports.containers import TOO_LONG, decode_object, iterate_lines
 from app.domain.imports.items import DumpedMemory, DumpedRow, DumpHeader, Fault, Item, Memory, Reading, refuse
 from app.domain.imports.records import build_memory, is_finite
+from app.domain.ingest.json_input import precompile
 from app.domain.ingest.memory import COLUMNS
 
 FORMAT: Final = "ebbing-dump-1"
@@ -25,6 +26,16 @@ _NUMBERS: Final = (
     *("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count"),
 )
 INCOMPLETE: Final = "the dump is incomplete: its last line is missing"
+
+
+@precompile
+class _Line(msgspec.Struct, frozen=True):
+    """The rows of a memory."""
+
+    memory: dict[str, Any]
+    state: dict[str, Any]
+    events: list[dict[str, Any]]
+    score: dict[str, Any] | None = None
 
 
 def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
@@ -69,10 +80,11 @@ def _parse_id(value: object) -> UUID | None:
 
 
 def _read_memory(place: int, record: dict[str, Any], reading: Reading) -> Item:
-    memory, state, score, events = (record.get(name) for name in ("memory", "state", "score", "events"))
-    are_rows = isinstance(memory, dict) and isinstance(state, dict) and isinstance(score, dict | None)
-    if not are_rows or not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+    try:
+        line = msgspec.convert(record, _Line)
+    except msgspec.ValidationError:
         return Fault(place, "a row isn't a JSON object")
+    memory, state = line.memory, line.state
     memory_id, seq = _parse_id(memory.get("memory_id")), memory.get("seq")
     if memory_id is None or not isinstance(seq, int):
         return Fault(place, "memory_id or seq is missing")
@@ -84,7 +96,7 @@ def _read_memory(place: int, record: dict[str, Any], reading: Reading) -> Item:
     built = build_memory(place, {field.name: memory.get(field.name) for field in COLUMNS}, plain, None)
     if not isinstance(built, Memory):
         return built
-    return DumpedMemory(place, memory_id, seq, built.given, memory, state, score, events)
+    return DumpedMemory(place, memory_id, seq, built.given, memory, state, line.score, line.events)
 
 
 def _is_moment(value: object) -> bool:

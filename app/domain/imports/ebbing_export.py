@@ -53,8 +53,8 @@ def _read_lines(source: BinaryIO, reading: Reading) -> Iterator[Item]:
         source_id, target_id = (names.get(str(link.get(key))) for key in ("memory_id", "other_id"))
         if source_id is not None and target_id is not None:
             weight = link.get("weight")
-            is_number = isinstance(weight, int | float) and 0 <= weight <= 1
-            yield Link(place, source_id, target_id, str(link.get("kind")), float(weight) if is_number else 1.0)
+            share = weight if isinstance(weight, int | float) and 0 <= weight <= 1 else 1
+            yield Link(place, source_id, target_id, str(link.get("kind")), float(share))
 
 
 def _read_memory(place: int, record: dict[str, Any], memory: dict[str, Any], reading: Reading) -> Item:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from app.domain.tiers import encryption
+from app.domain.tiers.cold_segment import DamagedSegment
 
 MAGIC: Final = b"EBBING-DUMP-ENC1"
 CHUNK_BYTES: Final = 1 << 20
@@ -75,7 +76,7 @@ def decrypt(key: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
         length = read(_LENGTH_BYTES)
         try:
             yield encryption.unseal(key, sealed, _bound(number, is_last=not length))
-        except encryption.DamagedSegment:
+        except DamagedSegment:
             raise DumpUnreadable("the key is another one, or the file was changed or shortened") from None
         number += 1
     if not number:
