@@ -20,6 +20,7 @@ from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
     files,
+    imports,
     links,
     memories,
     notes,
@@ -33,7 +34,7 @@ from app.api.memories import (
     uses,
 )
 from app.api.memories.ingest import Ingest
-from app.api.privacy import audit, categories, erasures, exports, holds, request_log, subjects
+from app.api.privacy import audit, categories, dump, erasures, exports, holds, request_log, subjects
 from app.api.reference import docs_page, openapi
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
@@ -107,6 +108,7 @@ def build() -> ASGIApp:
     )
     for module in (
         memories,
+        imports,
         promotion,
         notes,
         uses,
@@ -133,6 +135,7 @@ def build() -> ASGIApp:
         categories,
         erasures,
         exports,
+        dump,
         request_log,
         subjects,
         holds,

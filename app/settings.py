@@ -79,8 +79,7 @@ class Settings(SecretFileSettings, CompatSettings, McpSettings, LogInSettings):
     """Further port for `/healthz` and `/readyz`, for probes: connections that fill the API's port don't affect it. The
     API's port serves both as well."""
     connections_max: int = Field(8192, ge=64)
-    """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
-    one closes."""
+    """Maximum open connections of the API, limited by the system's limit of open files; further ones wait."""
     public_url: str | None = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
@@ -272,6 +271,8 @@ class Settings(SecretFileSettings, CompatSettings, McpSettings, LogInSettings):
     key is rotated, and to restore a backup of the key store that is older than the rotation."""
     export_days: float = Field(7, gt=0, le=30)
     """Days until a data export expires."""
+    import_max_bytes: int = Field(256 * MIB, ge=MIB, le=2048 * MIB)
+    """Maximum size of a file to import. A worker reads SQLite databases and JSON arrays into its memory."""
 
     # Custom forgetting profiles. Only operators choose them, because they are code.
     dynamics_files: Annotated[dict[str, Path], NoDecode] = Field({})

@@ -30,6 +30,7 @@ MENU: Final = {
     "run": MenuEntry(EVERYDAY, "Run the complete service on this machine.", ("service.run",)),
     "demo": MenuEntry(EVERYDAY, "Show what Ebbing does, with a temporary service.", ("demo.demo",)),
     "ingest": MenuEntry(EVERYDAY, "Send memories from files.", ("memories.ingest",)),
+    "import": MenuEntry(EVERYDAY, "Import memories of other products and exports.", ("memories.imports",)),
     "search": MenuEntry(EVERYDAY, "Search memories by words and by meaning.", ("memories.search",)),
     "recall": MenuEntry(EVERYDAY, "Print relevant memories as text for your prompt.", ("memories.recall",)),
     "observe": MenuEntry(EVERYDAY, "Mark memories as used, which strengthens them.", ("memories.touch",)),
@@ -55,6 +56,8 @@ MENU: Final = {
     "usage": MenuEntry(INSPECT, "Show model usage, costs and budget.", ("maintenance.usage",)),
     "erase": MenuEntry(PEOPLE, "Erase a person's memories, or selected ones.", ("privacy.erase",)),
     "export": MenuEntry(PEOPLE, "Export a person's data to a zip file.", ("privacy.export",)),
+    "dump": MenuEntry(PEOPLE, "Save the whole tenant to a file, to move it.", ("privacy.dump",)),
+    "load": MenuEntry(PEOPLE, "Load a dump of a tenant.", ("privacy.dump",)),
     "hold": MenuEntry(PEOPLE, "Place, list and release legal holds.", ("privacy.holds",)),
     "privacy": MenuEntry(
         PEOPLE,
@@ -93,7 +96,9 @@ MENU: Final = {
 
 INTENTIONS: Final = {
     "run": ("start", "serve", "server", "up"),
-    "ingest": ("add", "store", "remember", "insert", "import", "send", "write", "put"),
+    "ingest": ("add", "store", "remember", "insert", "send", "write", "put"),
+    "import": ("migrate-from",),
+    "dump": ("backup",),
     "search": ("find", "query", "ask", "list", "get", "show"),
     "recall": ("context", "retrieve"),
     "observe": ("use", "used", "mark", "reinforce"),
@@ -101,7 +106,7 @@ INTENTIONS: Final = {
     "doctor": ("status", "health", "check", "ping"),
     "why": ("explain",),
     "erase": ("delete", "remove", "forget", "rm", "purge"),
-    "export": ("download", "dump"),
+    "export": ("download",),
     "privacy": ("gdpr", "ccpa", "erasures", "requests"),
     "policy": ("config", "settings"),
     "dead-letters": ("letters", "failed", "errors"),

@@ -31,6 +31,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "delete": ("deleted",),
     "expire": ("deleted", "summaries", "noticed"),
     "graph": (),
+    "import": ("stored", "updated", "unchanged", "skipped", "links"),
     "night": (),
     "notes": ("written", "unchanged", "edited", "removed"),
     "promote": ("promoted",),

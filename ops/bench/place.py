@@ -126,7 +126,7 @@ class Place:
             "EBBING_REDIS_URL": queue.url,
             **OPEN_DOOR,
         }
-        self._open.enter_context(_environment(self.environment | {"EBBING_SLICE_SECONDS": "60"}))
+        self._open.enter_context(environment(self.environment | {"EBBING_SLICE_SECONDS": "60"}))
         self._open.callback(database.close)
         self._open.callback(stream.close)
         tenant, self.key = tenants.create("bench")
@@ -325,7 +325,8 @@ def plain_environment() -> dict[str, str]:
 
 
 @contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+def environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Replace the variables of the environment within the block."""
     kept = dict(os.environ)
     os.environ.clear()
     os.environ.update(wanted)

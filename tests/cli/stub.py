@@ -81,6 +81,11 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.headers.get("Transfer-Encoding") == "chunked":
+                while size := int(self.rfile.readline(), 16):
+                    body += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
             headers = {name.lower(): value for name, value in self.headers.items()}
             reply = stub.reply(Request(self.command, self.path, headers, body))
             if reply.status is None:

@@ -84,6 +84,8 @@ REASONS: dict[str, str] = {
             *("ebbing_keys.owner_keys.master_key_id", "subject_retention.set_by"),
             *("runs.skipped", "schedules.task", "segments.status", "segments.path", "self_test_runs.results"),
             *("self_tests.kind", "tenant_work.stage", "tier_moves.move", "tier_moves.rule", "tombstones.what"),
+            *("imports.format", "imports.status", "imports.requested_by", "imports.objects", "imports.counts"),
+            *("imports.reasons", "imports.skipped", "imports.failure"),
             *("tombstones.cut", "usage.purpose", "supersessions.decided_by", "merges.decided_by"),
         ),
         WORDS_OF_CODE,

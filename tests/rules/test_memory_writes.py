@@ -22,6 +22,7 @@ STATEMENT = re.compile(
 SQL = {
     "app/store/memories/memories.py": "edits and upserts",
     "app/store/core/binary_copy.py": "the drain's COPY",
+    "app/store/ingest/import_copy.py": "the COPY of imports, and the state of memories that they insert",
     "app/store/consolidation/merged_memories.py": "summaries, and the tiers of their sources",
     "app/store/files/file_memories.py": "external ids of renamed files",
     "app/store/tiers/tiers.py": "moves and restores",
@@ -60,6 +61,8 @@ BOOKKEEPING = {
 OTHERS = {
     ("app/services/memories/recount.py", "add"): "corrects the counts by a recount",
     ("app/services/ingest/drain.py", "lock_shared"): "the drain has a role and a transaction of its own",
+    ("app/services/ingest/import_batch.py", "lock_shared"): "its COPY has the drain's role and transaction",
+    ("app/services/ingest/import_requests.py", "lock_shared"): "adds an import, writes no memory",
     ("app/services/evaluation/self_tests.py", "lock_shared"): "draws a sample, writes no memory",
     ("app/services/privacy/export_requests.py", "lock_shared"): "reads memories",
     ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",

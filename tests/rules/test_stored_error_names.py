@@ -21,11 +21,13 @@ STORING = ("services/ingest/drain.py", "services/enrichment/stage_runner.py", "s
 NAMES = {
     "AnswerRefused",
     "BacklogFull",
+    "BadValue",
     "CodeRefused",
     "Conflict",
     "DamagedSegment",
     "EbbingError",
     "EmbedderUnavailable",
+    "FileRefused",
     "HostRefused",
     "Invalid",
     "LogInProviderFailed",
@@ -48,6 +50,7 @@ NAMES = {
     "QueueReplaced",
     "SegmentLost",
     "StoreFailed",
+    "Taken",
     "TenantClosed",
     "TextChanged",
     "TokenRefused",
@@ -58,6 +61,7 @@ NAMES = {
     "Unreadable",
     "Unusable",
     "UnusableSecret",
+    "_FieldFault",
     "_OutOfTime",
 }
 """Stored names. Add those of new classes; never change or remove one that a release has stored."""

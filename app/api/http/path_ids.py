@@ -43,6 +43,7 @@ MEMORY: Final = PathId("memory")
 ErasureId = Annotated[UUID, PathId("erasure")]
 ExportId = Annotated[UUID, PathId("export")]
 HoldId = Annotated[UUID, PathId("hold")]
+ImportId = Annotated[UUID, PathId("import")]
 JobId = Annotated[UUID, PathId("job")]
 LetterId = Annotated[UUID, PathId("dead letter")]
 MemoryId = Annotated[UUID, MEMORY]

@@ -43,6 +43,7 @@ GROUPS: Final = {
     "policy": "The tenant's settings for forgetting, ranking, privacy and budgets, with versions and previews.",
     "schedule": "The nightly maintenance: its times, its runs, and a run on demand.",
     "maintenance": "Start single steps of the nightly maintenance, or preview them with `dry_run`.",
+    "imports": "Files of memories from other products or from Ebbing: upload, progress and skipped records.",
     "jobs": "Background jobs and their progress.",
     "privacy": "Requests of people: erasures, exports, legal holds, the request log, the audit log. Requires the scope "
     "`privacy`.",

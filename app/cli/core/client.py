@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self
 
@@ -127,20 +127,34 @@ class Api:
         response = self._send(request, repeatable=repeatable)
         return ApiResponse(response.status_code, self._decode(response), response.headers.get("X-Request-Id", ""))
 
+    def upload(self, path: str, pieces: Iterable[bytes], params: Mapping[str, str | int]) -> ApiResponse:
+        """Stream a file as the body of a POST request; raises like `call`. A failed upload isn't repeated."""
+        headers = {"Authorization": f"Bearer {self._key()}", "Content-Type": "application/octet-stream"}
+        request = self._client.build_request("POST", path, content=pieces, headers=headers, params=dict(params))
+        try:
+            with waiting_for(f"uploading to {self.place.url}"):
+                response = self._client.send(request)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from None
+        if not response.is_success:
+            raise self._parse_refusal(response)
+        return ApiResponse(response.status_code, self._decode(response), response.headers.get("X-Request-Id", ""))
+
     def save(self, path: str, file: BinaryIO) -> int:
         """Stream a response body into a file and return its size in bytes; raises like `call`."""
+        return sum(file.write(piece) for piece in self.stream(path))
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """Yield a response body in pieces; raises like `call`."""
         headers = {"Authorization": f"Bearer {self._key()}"}
-        size = 0
         try:
             with waiting_for(f"downloading {path}"), self._client.stream("GET", path, headers=headers) as response:
                 if not response.is_success:
                     response.read()
                     raise self._parse_refusal(response)
-                for piece in response.iter_bytes():
-                    size += file.write(piece)
+                yield from response.iter_bytes()
         except httpx2.TransportError as error:
             raise self._unreachable(error) from None
-        return size
 
     def page(self, path: str) -> str:
         """Return the text of a page that requires the key; raises like `call`."""

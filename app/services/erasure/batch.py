@@ -22,7 +22,7 @@ from app.store.erasure.requests import Erasure
 from app.store.privacy import holds
 
 _LEAST: Final = 2
-_OUTSIDE: Final = ("exports", "letters", "note_files", "records")
+_OUTSIDE: Final = ("exports", "imports", "letters", "note_files", "records")
 """Steps that change data outside the memories' own rows; they rarely find any."""
 
 

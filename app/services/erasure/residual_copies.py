@@ -50,6 +50,13 @@ _COPIES: Final = {
             "requests and legal holds that have ended since then"
         ),
     ),
+    "dumps": (
+        "dumps of the tenant that were saved (`ebbing dump`), and saved exports",
+        (
+            "when you delete the files; a dump that is loaded into this installation again is loaded without the "
+            "erased data, elsewhere remove the subject from it first"
+        ),
+    ),
     "idempotency": (
         "responses stored under idempotency keys in Redis",
         "by themselves, the last at {at}; they hold digests, so that a retry stores nothing again",

@@ -24,7 +24,7 @@ from app.domain.privacy.erasure import Named, digest, is_whole
 from app.services.erasure.index_removal import ROWS
 from app.services.erasure.requests import get_or_404
 from app.services.notes import note_erasure
-from app.services.privacy import export_requests, retained_texts
+from app.services.privacy import export_requests, import_files, retained_texts
 from app.services.security import audit, encryption_keys
 from app.services.tiers import pca_refit
 from app.store.core import database
@@ -334,6 +334,20 @@ def _erase_exports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
     return StepProgress(None, export_requests.forget(tenant_id, erasure.scope.subject, ids))
 
 
+# --- Files that are being imported ---
+
+
+def _find_imports(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID]) -> StepCount:
+    return StepCount(len(import_files.find_covered(tenant_id, erasure.scope, memory_ids, erasure.started_at)))
+
+
+def _erase_imports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
+    """End the imports whose file has records in the scope; what they have stored is erased with the memories."""
+    with step_transaction(tenant_id, erasure, "imports"):
+        pass  # the files' store isn't called within a transaction; ending an import twice is harmless
+    return StepProgress(None, import_files.erase_covered(tenant_id, erasure.scope, ids, erasure.started_at))
+
+
 def name_store(step: str) -> str:
     """Return the name of the store that a step clears, as documents for people call it."""
     return ENGLISH.text(f"stores.{step}.name")
@@ -341,6 +355,9 @@ def name_store(step: str) -> str:
 
 STEPS: Final[dict[str, ErasureStep]] = {
     "exports": ErasureStep(name_store("exports"), "deleted", _find_exports, _erase_exports),
+    "imports": ErasureStep(
+        name_store("imports"), "deleted, with the rest of their file", _find_imports, _erase_imports
+    ),
     "letters": ErasureStep(
         name_store("letters"),
         "rewritten without the erased data, or deleted if nothing else remains",

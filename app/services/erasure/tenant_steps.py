@@ -25,7 +25,7 @@ from app.services.erasure.steps import (
     step_transaction,
 )
 from app.services.notes import note_erasure
-from app.services.privacy import export_requests
+from app.services.privacy import export_requests, import_files
 from app.services.tiers import cold_storage, pca_refit
 from app.settings import settings
 from app.store.core import database
@@ -41,18 +41,19 @@ def steps_for(erasure: Erasure) -> Mapping[str, ErasureStep]:
     return TENANT_STEPS if erasure.whole_tenant else STEPS
 
 
-# --- Objects of cold storage and exports ---
+# --- Objects of cold storage, exports and imports ---
 
 
-def _folders(tenant_id: UUID) -> tuple[str, str]:
-    return cold_storage.segment_path(tenant_id, UUID(int=0)).rpartition("/")[0], export_requests.export_folder(
-        tenant_id
-    )
+def _folders(tenant_id: UUID) -> tuple[str, str, str]:
+    segments = cold_storage.segment_path(tenant_id, UUID(int=0)).rpartition("/")[0]
+    return segments, export_requests.export_folder(tenant_id), import_files.folder(tenant_id)
 
 
 def _list_paths(tenant_id: UUID, erasure: Erasure) -> Iterator[str]:
     with database.tenant(tenant_id) as tx:
-        has_rows = any(whole_tenant.count_rows(tx, tenant_id, erasure.erasure_id, ("segments", "exports")).values())
+        has_rows = any(
+            whole_tenant.count_rows(tx, tenant_id, erasure.erasure_id, ("segments", "exports", "imports")).values()
+        )
     # Objects are written only with a master key; without one, the store isn't opened.
     if has_rows or settings().master_key is not None:
         for folder in _folders(tenant_id):

@@ -79,14 +79,14 @@ def add_links(
             refused[source] = "itself"
         else:
             sources[LinkKey(memory_id, target.memory_id, kind)] = source
-    for key in _upsert(tx, tenant_id, {key: wanted[source] for key, source in sources.items()}):
+    for key in upsert_within_limit(tx, tenant_id, {key: wanted[source] for key, source in sources.items()}):
         refused[sources[key]] = "full"
     missing_links.insert(
         tx, tenant_id, [MissingLink(*source, wanted[source], reason) for source, reason in refused.items()]
     )
 
 
-def _upsert(tx: database.Transaction, tenant_id: UUID, weights: dict[LinkKey, float]) -> list[LinkKey]:
+def upsert_within_limit(tx: database.Transaction, tenant_id: UUID, weights: dict[LinkKey, float]) -> list[LinkKey]:
     """Insert or update links; return the links that weren't inserted because a memory has too many."""
     if not weights:
         return []

@@ -21,6 +21,7 @@ from app.services.consolidation import approval, consolidation_run, summary_refr
 from app.services.embedding import reembed, tenant_indexes
 from app.services.erasure import execution, index_removal, requests
 from app.services.evaluation import self_tests
+from app.services.ingest import import_job, import_requests
 from app.services.jobs import backpressure, lease, queue
 from app.services.jobs.lease import LEASE_SECONDS
 from app.services.night import night_run
@@ -80,6 +81,7 @@ KINDS: dict[str, JobKind] = {
     requests.ERASE: JobKind(execution.run_slice),
     expiry.KIND: JobKind(expiry.run_job_slice),
     export_requests.KIND: JobKind(export_job.run_job_slice),
+    import_requests.KIND: JobKind(import_job.run_job_slice, import_job.clean_cancelled),
     legal_holds.KIND: JobKind(legal_holds.run_job_slice),
     decay_deletion.KIND: JobKind(decay_deletion.run_job_slice),
     self_tests.KIND: JobKind(self_tests.run_job_slice),

@@ -7,6 +7,7 @@ time of the nightly run, and can be repeated after a crash or in the next nightl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -21,7 +22,7 @@ from app.services.evaluation import self_tests
 from app.services.jobs import housekeeping
 from app.services.memories import recount
 from app.services.notes import note_preview, note_run
-from app.services.privacy import deadlines, export_requests
+from app.services.privacy import deadlines, export_requests, import_files
 from app.services.security import audit
 from app.services.tenants import learned_rates, quota
 from app.services.tiers import (
@@ -62,6 +63,15 @@ def _run_segments_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any]
     return segment_compaction.run_slice(tenant_id, state, until)
 
 
+def _run_exports_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
+    """Clean up exports, and in the last slice the files of imports."""
+    step = export_requests.run_slice(tenant_id, as_of, state, until)
+    if not step.finished:
+        return step
+    objects = step.counts.get("objects", 0) + import_files.sweep(tenant_id, as_of)
+    return replace(step, counts=step.counts | {"objects": objects})
+
+
 def _run_figures_slice(tenant_id: UUID, _as_of: datetime, state: dict[str, Any], _until: float) -> Step:
     """Recount the memories, and check the quota, the audit chain and the deadlines of privacy requests."""
     recount.recount_tenant(tenant_id)
@@ -87,7 +97,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "self_tests": self_tests.run_slice_when_due,
     "segments": _run_segments_slice,
     "retention": housekeeping.run_slice,
-    "exports": export_requests.run_slice,
+    "exports": _run_exports_slice,
     "figures": _run_figures_slice,
     "graphs": tenant_indexes.run_slice,
     "learning": learned_rates.run_slice,

@@ -23,6 +23,8 @@ MEMORIES_COPY: Final = f"""
 COPY memories (tenant_id, memory_id, seq, text, {", ".join(field.name for field in _COPIED)}, created_at)
 FROM STDIN (FORMAT binary)
 """
+IMPORTED_COPY: Final = MEMORIES_COPY.replace(", created_at)", ", created_at, external_id)")
+"""As `MEMORIES_COPY`, with the external id as the last column."""
 STATE_COPY: Final = """
 COPY memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at,
   anchored_at, policy_version) FROM STDIN (FORMAT binary)
@@ -124,6 +126,29 @@ def pack(
             states.clear()
             text_bytes = 0
     yield b"".join(rows), b"".join(states), text_bytes
+
+
+def pack_imported(
+    tenant_id: UUID, memories: Sequence[tuple[bytes, MemoryIn]], seq: int, created_at: float
+) -> Iterator[tuple[bytes, int]]:
+    """Yield chunks of `IMPORTED_COPY`, each with the size of its texts in bytes.
+
+    Args:
+        memories: Id (16 bytes) and content of each memory, which has an external id.
+        seq: Sequence number of the first memory.
+        created_at: Time of acceptance, in seconds since 1970.
+    """
+    start = _ROW_START.pack(_MEMORIES_COLUMNS + 1, 16, tenant_id.bytes, 16)
+    created = _LENGTH_AND_LONG.pack(8, _microseconds(created_at))
+    for first in range(0, len(memories), PIECE_ROWS):
+        rows: list[bytes] = []
+        text_bytes = 0
+        for place, (memory_id, memory) in enumerate(memories[first : first + PIECE_ROWS], start=first):
+            text = memory.text.encode()
+            text_bytes += len(text)
+            rows.append(_pack_row(memory, start, memory_id, _LENGTH_AND_LONG.pack(8, seq + place), text, created))
+            rows.append(_name(memory.external_id or ""))
+        yield b"".join(rows), text_bytes
 
 
 def _name(value: str) -> bytes:

@@ -23,7 +23,16 @@ IS_DELETED: Final = """EXISTS (
 
 DATA: Final = (
     *("memory_windows", "embeddings", "hidden_vectors", "archived_memories", "pca_samples", "memory_words", "words"),
-    *("cold_memories", "segments", "exports", "dead_letters", "tenant_work", "rating_turns", "recorded_searches"),
+    *(
+        "cold_memories",
+        "segments",
+        "exports",
+        "imports",
+        "dead_letters",
+        "tenant_work",
+        "rating_turns",
+        "recorded_searches",
+    ),
     *("links", "lineage", "merges", "decayed_sources", "hidden_supersessions", "supersessions", "memory_aliases"),
     *("scores", "privacy_findings", "reviews", "memory_events", "self_tests", "self_test_runs", "consolidation_runs"),
     *("consolidation_marks", "contradiction_watermarks", "anonymised", "subject_retention", "expiry_notices", "holds"),

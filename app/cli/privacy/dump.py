@@ -1,0 +1,191 @@
+"""`ebbing dump` and `ebbing load`: move a tenant to another installation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import msgspec
+import typer
+
+from app.cli.core.connection import find_connection
+from app.cli.core.errors import Code, CommandFailure
+from app.cli.core.output import AsJson, Url, examples, print_result
+from app.cli.memories.imports import PATH as IMPORTS
+from app.cli.memories.imports import finish_import
+from app.domain.formatting import format_bytes
+from app.domain.privacy.dump_encryption import MAGIC, DumpUnreadable, decrypt, derive_key, encrypt
+from app.domain.tiers.encryption import NONCE_BYTES
+
+if TYPE_CHECKING:
+    from app.cli.core.client import Api
+
+PATH: Final = "/v1/privacy/dump"
+PATIENCE_SECONDS: Final = 60.0
+READ_BYTES: Final = 1 << 18
+
+router = typer.Typer()
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="File with a secret of at least 32 bytes that encrypts the dump.")
+]
+
+
+@router.command(
+    epilog=examples("ebbing dump tenant.jsonl", "ebbing dump tenant.enc --key-file dump.key"),
+)
+def dump(
+    output: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist yet.")],
+    *,
+    key_file: KeyFile = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save the tenant's policy and all its memories with strength, history and links to a file.
+
+    Without --key-file, the file is not encrypted. It contains personal data: later erasures can't reach it, and their
+    reports list dumps among the remaining copies.
+    """
+    from app.cli.core.client import Api
+
+    key = _read_key(key_file)
+    if output.exists():
+        raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
+    with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        size = _save(api, output, key)
+    kind = "encrypted" if key else "not encrypted"
+    print_result(
+        {"output": str(output), "bytes": size, "encrypted": key is not None},
+        f"{output}: {format_bytes(size)}, {kind}",
+        as_json=as_json,
+    )
+
+
+def _read_key(key_file: Path | None) -> bytes | None:
+    if key_file is None:
+        return None
+    try:
+        return derive_key(key_file.read_bytes())
+    except OSError as error:
+        raise CommandFailure(f"{key_file} can't be read ({error.strerror})", Code.USAGE) from None
+    except ValueError as error:
+        raise CommandFailure(f"{key_file}: {error}", Code.USAGE) from None
+
+
+def _save(api: Api, output: Path, key: bytes | None) -> int:
+    """Write the dump to a file with mode 0600; delete the file on failure. Return its size."""
+    pieces = _check_end(api.stream(PATH))
+    if key is not None:
+        pieces = encrypt(key, pieces, lambda: os.urandom(NONCE_BYTES))
+    try:
+        with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            return sum(file.write(piece) for piece in pieces)
+    except BaseException as error:
+        output.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise CommandFailure(f"{output} can't be written: {error.strerror}") from None
+        raise
+
+
+def _check_end(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a dump.
+
+    Raises:
+        CommandFailure: The last line is missing.
+    """
+    last = b""
+    for piece in pieces:
+        last = (last + piece)[-READ_BYTES:]
+        yield piece
+    if b'{"end":' not in (last.splitlines() or [b""])[-1]:
+        raise CommandFailure("the connection ended before the dump was complete: try again")
+
+
+@router.command(
+    epilog=examples(
+        "ebbing load tenant.jsonl",
+        "ebbing load tenant.enc --key-file dump.key --dry-run",
+        "ebbing load tenant.jsonl --erased erased-since.txt",
+        "ebbing load tenant.jsonl --accept",
+    )
+)
+def load(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A dump that `ebbing dump` has written.")],
+    *,
+    key_file: KeyFile = None,
+    erased: Annotated[
+        Path | None,
+        typer.Option("--erased", help="File with the subjects erased since the dump, one per line."),
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Load a dump of another installation without a list of erased subjects.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be stored.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Load a dump into the tenant of the API key: memories keep their ids, times, history and strength.
+
+    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. In the installation
+    that wrote the dump, subjects and memories erased since are left out; elsewhere give them with --erased, or confirm
+    with --accept that there are none.
+    """
+    from app.cli.core.client import Api
+
+    if not file.is_file():
+        raise CommandFailure(f"{file}: no such file", Code.USAGE)
+    key = _read_key(key_file)
+    subjects = _read_subjects(erased)
+    params = {"format": "dump", "accept": "true" if accept or erased else "false"}
+    if dry_run:
+        params["dry_run"] = "true"
+    with file.open("rb") as content, Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
+        pieces = _read_pieces(file, content, key)
+        if subjects:
+            pieces = _leave_out(pieces, subjects)
+        finish_import(api, api.upload(IMPORTS, pieces, params).body, file, dry_run=dry_run, as_json=as_json)
+
+
+def _read_subjects(erased: Path | None) -> frozenset[str]:
+    if erased is None:
+        return frozenset()
+    try:
+        return frozenset(line.strip() for line in erased.read_text().splitlines() if line.strip())
+    except (OSError, UnicodeDecodeError):
+        raise CommandFailure(f"{erased} can't be read as text in UTF-8", Code.USAGE) from None
+
+
+def _read_pieces(path: Path, content: BinaryIO, key: bytes | None) -> Iterator[bytes]:
+    start = content.read(len(MAGIC))
+    is_encrypted = start == MAGIC
+    if is_encrypted != (key is not None):
+        need = "the dump is encrypted: give --key-file" if is_encrypted else "the dump isn't encrypted: omit --key-file"
+        raise CommandFailure(f"{path}: {need}", Code.USAGE)
+    if key is None:
+        yield start
+        yield from iter(lambda: content.read(READ_BYTES), b"")
+        return
+    try:
+        yield from decrypt(key, content.read)
+    except DumpUnreadable as error:
+        raise CommandFailure(f"{path}: {error}") from None
+
+
+def _leave_out(pieces: Iterable[bytes], subjects: frozenset[str]) -> Iterator[bytes]:
+    """Yield the lines of a dump without the memories about these subjects."""
+    held = b""
+    for piece in pieces:
+        *lines, held = (held + piece).split(b"\n")
+        yield b"".join(line + b"\n" for line in lines if not _is_about(line, subjects))
+    if held:
+        yield held
+
+
+def _is_about(line: bytes, subjects: frozenset[str]) -> bool:
+    try:
+        record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return False
+    memory = record.get("memory")
+    return isinstance(memory, dict) and memory.get("subject") in subjects

@@ -1,0 +1,1 @@
+"""Readers of other products' files: each yields memories, links and named faults, one record at a time."""

@@ -1,0 +1,131 @@
+"""Insert the rows of a dump as they are, and find what was erased since the dump was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import psycopg
+from sqlalchemy import Connection, text
+
+from app.domain.imports.dump import CONNECTING
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
+
+TABLES: Final = ("memories", "memory_state", "scores", "memory_events")
+_GENERATED: Final = ("event_id",)
+
+
+class RowsRefused(Exception):
+    """Rows of the dump violate a constraint of their table, which the message names; it has no content."""
+
+
+def insert_rows(tx: Connection, tenant_id: UUID, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows into a table of `TABLES`; columns that the rows don't have keep their defaults.
+
+    Raises:
+        RowsRefused: A row violates a constraint.
+    """
+    if not rows:
+        return
+    known = _columns(tx, table)
+    names = sorted(set.intersection(known, *(row.keys() for row in rows)) - {"tenant_id", *_GENERATED})
+    columns = ", ".join(names)
+    statement = f"""
+INSERT INTO {table} (tenant_id, {columns})
+SELECT %(tenant)s, {columns} FROM jsonb_populate_recordset(NULL::{table}, %(rows)s::text::jsonb)
+"""  # noqa: S608 - names of the catalogue
+    _execute(tx, statement, {"tenant": tenant_id, "rows": msgspec.json.encode(rows).decode()}, table)
+
+
+def insert_connecting(tx: Connection, tenant_id: UUID, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert those rows of a table of `CONNECTING` whose memories are stored. Return the number of inserted rows.
+
+    Raises:
+        RowsRefused: A row violates a constraint.
+    """
+    known = _columns(tx, table)
+    names = sorted(set.intersection(known, *(row.keys() for row in rows)) - {"tenant_id"})
+    if not set(CONNECTING[table]) <= set(names):
+        raise RowsRefused(f"rows of {table} lack a column")
+    columns = ", ".join(names)
+    ends = " AND ".join(
+        f"(given.{end} IS NULL OR EXISTS (SELECT FROM memories WHERE tenant_id = %(tenant)s AND memory_id = given.{end}"
+        " AND deleted_at IS NULL))"
+        for end in CONNECTING[table]
+    )
+    statement = f"""
+INSERT INTO {table} (tenant_id, {columns})
+SELECT %(tenant)s, {columns} FROM jsonb_populate_recordset(NULL::{table}, %(rows)s::text::jsonb) AS given WHERE {ends}
+ON CONFLICT DO NOTHING
+"""  # noqa: S608 - names of the catalogue
+    return _execute(tx, statement, {"tenant": tenant_id, "rows": msgspec.json.encode(rows).decode()}, table)
+
+
+def _execute(tx: Connection, statement: str, values: Mapping[str, Any], table: str) -> int:
+    try:
+        return driver_connection(tx).execute(statement.encode(), values).rowcount
+    except (psycopg.errors.IntegrityError, psycopg.errors.DataError):
+        raise RowsRefused(f"a row of {table} violates a constraint of the table") from None
+
+
+def _columns(tx: Connection, table: str) -> set[str]:
+    return set(tx.execute(_COLUMNS, {"table": table}).scalars())
+
+
+_COLUMNS: Final = text("""
+SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped
+""")
+
+
+def find_stored(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
+    """Return those of these memories that exist, including hidden ones."""
+    return set(fetch_column(tx, _STORED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
+
+
+_STORED: Final = "SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+
+
+def find_names(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> set[str]:
+    """Return those of these external ids that a stored memory has."""
+    return set(fetch_column(tx, _NAMES, {"tenant": tenant_id, "names": list(external_ids)}))
+
+
+_NAMES: Final = """
+SELECT external_id FROM memories
+WHERE tenant_id = %(tenant)s AND external_id = ANY (%(names)s::text[]) AND deleted_at IS NULL
+"""
+
+
+def find_erased(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
+    """Return those of these memories that the tenant's ledger of erasures lists."""
+    return set(fetch_column(tx, _ERASED, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
+
+
+_ERASED: Final = """
+SELECT DISTINCT id FROM ebbing_keys.erasure_ledger CROSS JOIN LATERAL unnest(memory_ids) AS id
+WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND id = ANY (%(ids)s)
+"""
+
+
+def read_source(tx: Connection, tenant_id: UUID) -> str | None:
+    """Return whether a dump's tenant exists here: `here`, `deleted`, or None if it is of another installation."""
+    status: str | None = tx.execute(_SOURCE, {"tenant": tenant_id}).scalar()
+    return status
+
+
+_SOURCE: Final = text("""
+SELECT CASE WHEN deleted_at IS NULL THEN 'here' ELSE 'deleted' END FROM tenants WHERE tenant_id = :tenant
+""")
+
+
+def is_untouched(tx: Connection, tenant_id: UUID) -> bool:
+    """Return whether a tenant has no memories and only its first policy."""
+    return bool(tx.execute(_UNTOUCHED, {"tenant": tenant_id}).scalar_one())
+
+
+_UNTOUCHED: Final = text("""
+SELECT NOT EXISTS (SELECT FROM memories WHERE tenant_id = :tenant)
+  AND (SELECT count(*) FROM policies WHERE tenant_id = :tenant) <= 1
+""")

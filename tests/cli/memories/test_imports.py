@@ -1,0 +1,69 @@
+"""`ebbing import` uploads a file, waits for the job and prints what was skipped, by place and reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from app.cli.memories import imports
+from app.domain.imports.formats import FORMATS
+from tests.cli.conftest import Cli
+from tests.cli.stub import Reply, Stub
+
+STARTED = {"id": "0b7c8e54-2a47-4f5c-9d0e-6c1e2f8a4b11", "job_id": "89a9e0fb-2277-4642-bc64-88ab9a77645e"}
+JOB = {"id": STARTED["job_id"], "kind": "import", "status": "done", "done": 3, "total": None, "counts": {}}
+MADE = {
+    **STARTED,
+    "status": "done",
+    "size_bytes": 40,
+    "counts": {"stored": 2, "skipped": 1},
+    "reasons": {"the record isn't JSON": 1},
+    "skipped": [{"line": 3, "reason": "the record isn't JSON"}],
+    "failure": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def _importing(api: Stub) -> None:
+    api.replies["POST /v1/imports"] = Reply(202, STARTED)
+    api.replies[f"GET /v1/jobs/{STARTED['job_id']}"] = Reply(200, JOB)
+    api.replies[f"GET /v1/imports/{STARTED['id']}"] = Reply(200, MADE)
+
+
+def test_a_file_is_uploaded_with_its_options_and_the_report_printed(cli: Cli, api: Stub, folder: Path) -> None:
+    (folder / "a.csv").write_text("content\nx\n")
+    done = cli(
+        "import", "csv", "a.csv", "--map", "text=content", "--map", "tags=labels", "--subject", "ann", "--dry-run"
+    )
+    assert done.code == 0, done
+    asked = api.asked[0]
+    assert parse_qs(urlsplit(asked.path).query) == {
+        "format": ["csv"],
+        "map": ["text=content,tags=labels"],
+        "subject": ["ann"],
+        "dry_run": ["true"],
+    }
+    assert "would be: 2 stored, 1 skipped" in done.out
+    assert "line 3: the record isn't JSON" in done.out
+
+
+def test_json_has_the_report_and_a_failed_import_ends_with_an_error(cli: Cli, api: Stub, folder: Path) -> None:
+    (folder / "a.jsonl").write_text("{}\n")
+    assert json.loads(cli("import", "jsonl", "a.jsonl", "--json").out) == MADE
+    failed = MADE | {"status": "failed", "failure": "the file is a damaged zip archive"}
+    api.replies[f"GET /v1/imports/{STARTED['id']}"] = Reply(200, failed)
+    done = cli("import", "jsonl", "a.jsonl")
+    assert done.code == 1
+    assert "the file is a damaged zip archive" in done.err
+
+
+def test_a_missing_file_is_named(cli: Cli) -> None:
+    done = cli("import", "jsonl", "none.jsonl")
+    assert (done.code, "no such file" in done.err) == (2, True)
+
+
+def test_the_help_names_every_format() -> None:
+    assert imports.FORMATS.split(", ") == list(FORMATS)
