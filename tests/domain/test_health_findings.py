@@ -114,9 +114,7 @@ def test_a_process_that_is_stuck_is_named_in_place_of_its_lane() -> None:
     assert (stopped.code, stopped.severity, hung.severity) == ("lane_embed", "attention", "trouble")
     assert stopped.what == "process 11 of the embed worker has been stopped for 9.0 s by a signal or a debugger"
     assert hung.what == "process 12 of the embed worker on pod-b has hung in a task for 1 min 15 s"
-    assert silent.what == "the score worker hasn't sent a heartbeat for 1 min 1 s", (
-        "the worker's own silence comes first"
-    )
+    assert silent.what == "the score worker hasn't sent a heartbeat for 1 min 1 s", "the worker's own silence comes first"
     commands: dict[InstallationKind, str] = {
         "run": "kill -KILL 12",
         "processes": "kill -KILL 12",

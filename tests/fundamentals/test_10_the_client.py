@@ -82,7 +82,7 @@ def test_pages_are_read_as_needed(client: Ebbing, stored: Callable[[], list[str]
     assert first.text in texts
 
 
-def test_messages_are_stored_like_the_service_does(
+def test_the_client_converts_messages_as_the_service_does(
     client: Ebbing, service: Service, tenant: Tenant, door: Gate
 ) -> None:
     messages = [
