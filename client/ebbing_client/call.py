@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 FIRST_WAIT_SECONDS: Final = 0.2
 LONGEST_WAIT_SECONDS: Final = 5.0
+SHORTEST_WAIT_SECONDS: Final = 0.05
+ASKED_JITTER: Final = 0.1
+"""Share of the wait that `Retry-After` asks for by which clients spread their retries."""
 RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
 SHORTEST_ATTEMPT_SECONDS: Final = 0.001
 
@@ -85,6 +88,7 @@ class Attempts:
         self._ends = time.monotonic() + self._timeout
         self._is_retried = is_retried
         self._tries = 0
+        self._reason: EbbingError | None = None
 
     def remaining(self) -> float:
         """Return the seconds until the deadline, at least a millisecond."""
@@ -97,11 +101,12 @@ class Attempts:
             was_sent: False if no connection was established.
         """
         self._tries += 1
+        if isinstance(failure, DeadlinePassed) and self._reason is not None:
+            raise self._reason  # says more than the deadline
+        self._reason = failure
         if not self._is_retried or not self._may_repeat(failure, was_sent=was_sent):
             raise failure
-        wait = failure.retry_after_seconds if isinstance(failure, ApiError) else None
-        if wait is None:
-            wait = backoff(self._tries)
+        wait = choose_wait(failure, self._tries)
         if time.monotonic() + wait >= self._ends:
             raise failure
         return wait
@@ -118,10 +123,16 @@ class Attempts:
         return isinstance(failure, ServiceUnreachable) and (self._call.is_repeatable or not was_sent)
 
 
-def backoff(tries: int) -> float:
-    """Return the wait in seconds after this many attempts: exponential, with jitter against retries in step."""
+def choose_wait(failure: object, tries: int) -> float:
+    """Return the wait in seconds after this many attempts, with jitter, so that clients don't retry in step.
+
+    It is at least what `Retry-After` asks for, or else grows exponentially.
+    """
+    asked = failure.retry_after_seconds if isinstance(failure, ApiError) else None
+    if asked is not None:
+        return asked + random.uniform(0, ASKED_JITTER * asked + SHORTEST_WAIT_SECONDS)  # noqa: S311 - not a secret
     longest = min(FIRST_WAIT_SECONDS * 2.0 ** min(tries - 1, 10), LONGEST_WAIT_SECONDS)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
 
 def read_refusal(status: int, content: bytes, retry_after: str | None) -> ApiError:

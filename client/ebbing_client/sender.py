@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ebbing_client.call import backoff
+from ebbing_client.call import choose_wait
 from ebbing_client.errors import (
-    ApiError,
     BadRequest,
     ClientClosed,
     Conflict,
@@ -266,8 +265,7 @@ class Sender:
             log.warning("buffered writes can't be sent, trying again: %s", type(failure).__name__)
         self._failures += 1
         self._failure = failure if isinstance(failure, EbbingError) else EbbingError(type(failure).__name__)
-        asked = failure.retry_after_seconds if isinstance(failure, ApiError) else None
-        self._not_before = time.monotonic() + (backoff(self._failures) if asked is None else asked)
+        self._not_before = time.monotonic() + choose_wait(failure, self._failures)
 
     def _finish(self) -> None:
         self._batches.popleft()

@@ -49,6 +49,7 @@ class Gate:
     script: list[Mode] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
+    connections: int = 0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -56,6 +57,10 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: GateServer
+
+    def setup(self) -> None:
+        self.server.state.connections += 1
+        super().setup()
 
     def handle_request(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

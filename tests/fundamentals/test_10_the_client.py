@@ -85,7 +85,7 @@ def test_pages_are_read_as_needed(client: Ebbing, stored: Callable[[], list[str]
 def test_the_client_converts_messages_as_the_service_does(
     client: Ebbing, service: Service, tenant: Tenant, door: Gate
 ) -> None:
-    messages = [
+    messages: list[dict[str, object]] = [
         {"role": "human", "content": "My son is six", "name": "Ann"},
         {"role": "ai", "content": [{"type": "text", "text": "Good"}, {"type": "image", "url": "x"}]},
         {"role": "user", "content": ""},
@@ -173,6 +173,45 @@ def test_batches_arrive_once_and_in_order_through_a_full_backlog(
         client.flush()
         assert client.pending == 0
     assert stored() == texts
+
+
+def test_a_write_whose_answer_was_lost_is_stored_once_even_after_the_idempotency_key_expired(
+    door: Gate, tenant: Tenant, stored: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    """Batches of another size have other keys, as all have after a day: the external ids prevent a second copy."""
+    door.mode = "mute"
+    client = Ebbing(door.url, tenant.api_key, spool=tmp_path / "spool", batch_size=3, batch_seconds=3600)
+    added = client.add(["one", "two", "three"])
+    until(lambda: door.seen, "the batch")
+    client.close(0)
+    keys = {request.headers["Idempotency-Key"] for request in door.seen}
+    assert stored() == ["one", "three", "two"]
+    door.mode = "open"
+    door.seen.clear()
+    with Ebbing(door.url, tenant.api_key, spool=tmp_path / "spool", batch_size=2, timeout=PATIENCE_SECONDS) as client:
+        assert client.pending == 3
+        client.flush()
+        assert keys.isdisjoint(request.headers["Idempotency-Key"] for request in door.seen)
+        assert stored() == ["one", "three", "two"]
+        assert {memory.external_id for memory in client.memories()} == set(added.external_ids)
+
+
+def test_forget_covers_what_waits_and_what_arrived_unacknowledged(
+    door: Gate, tenant: Tenant, client: Ebbing, stored: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    door.mode = "mute"
+    with Ebbing(
+        door.url, tenant.api_key, spool=tmp_path / "spool", batch_size=2, batch_seconds=3600, timeout=PATIENCE_SECONDS
+    ) as spooling:
+        spooling.add([{"text": "ann arrived", "subject": "ann"}, {"text": "bob arrived", "subject": "bob"}])
+        until(lambda: door.seen, "the batch whose answer is lost")
+        spooling.add([{"text": "ann waits", "subject": "ann"}, {"text": "bob waits", "subject": "bob"}])
+        assert len(stored()) == 2
+        door.mode = "open"
+        assert spooling.forget("ann").hidden == 1
+        spooling.flush()
+    assert stored() == ["bob arrived", "bob waits"]
+    assert [memory.text for memory in client.memories(subject="ann")] == []
 
 
 def test_only_invalid_memories_of_a_batch_are_refused(
