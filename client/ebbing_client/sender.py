@@ -69,7 +69,7 @@ class Sender:
     @property
     def pending(self) -> int:
         """Number of memories that wait to be sent."""
-        with self._changed:
+        with self._locked():
             return len(self._store)
 
     @property
@@ -85,8 +85,7 @@ class Sender:
             SpoolFull: The same for a spool; at once while the service is unavailable, and if the disk is full.
         """
         deadline = time.monotonic() + timeout
-        with self._changed:
-            self._check_process()
+        with self._locked():
             while not self._store.has_room(records):
                 is_away = self._store.is_durable and self._failure is not None
                 if is_away or not self._changed.wait(max(deadline - time.monotonic(), 0)):
@@ -105,8 +104,7 @@ class Sender:
             WritesRejected: The service refused memories since the last flush.
         """
         deadline = time.monotonic() + timeout
-        with self._changed:
-            self._check_process()
+        with self._locked():
             self._flushes += 1
             self._not_before, self._failure = 0.0, None
             self._changed.notify_all()
@@ -126,7 +124,7 @@ class Sender:
     def pause(self, timeout: float) -> None:
         """Send nothing until `resume`, and wait for the request that is under way."""
         deadline = time.monotonic() + timeout
-        with self._changed:
+        with self._locked():
             self._holds += 1
             while self._is_sending:
                 if not self._changed.wait(max(deadline - time.monotonic(), 0)):
@@ -145,8 +143,7 @@ class Sender:
         A batch that was attempted keeps its key without them: if the service has the whole batch already, it refuses
         the rest as a conflict, and then all of it is stored, before the erasure that follows.
         """
-        with self._changed:
-            self._check_process()
+        with self._locked():
             gone = self._store.purge(subject, thread)
             kept = [
                 Batch(tuple(record for record in batch.records if record.id not in gone), batch.key)
@@ -159,8 +156,7 @@ class Sender:
     @contextlib.contextmanager
     def store(self) -> Iterator[Store]:
         """Lock the store and return it."""
-        with self._changed:
-            self._check_process()
+        with self._locked():
             yield self._store
 
     def close(self, timeout: float) -> None:
@@ -188,12 +184,19 @@ class Sender:
         if lost:
             raise NotSent(f"{lost} memories were not sent") from self._failure
 
-    def _check_process(self) -> None:
-        """Raise an error in a forked process: thread, connections and file belong to the parent."""
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the store, unless the client is closed.
+
+        A forked process gets an error before it asks for the lock, which the parent's thread may have held at the fork:
+        thread, connections and file belong to the parent.
+        """
         if self._process != os.getpid():
             raise SpoolInUse(f"this client belongs to process {self._process}: create one after the fork")
-        if self._close_by is not None:
-            raise ClientClosed("this client is closed")
+        with self._changed:
+            if self._close_by is not None:
+                raise ClientClosed("this client is closed")
+            yield
 
     def _start(self) -> None:
         if self._thread is None:

@@ -251,7 +251,7 @@ def test_buffered_writes_are_checked_when_they_are_added(door: Gate) -> None:
             ({"text": "tea", "colour": "green"}, "colour"),
         ):
             with pytest.raises(Invalid) as refused:
-                client.add(wrong)  # type: ignore[arg-type]  # that is the test
+                client.add(wrong)
             assert refused.value.fields[0].field == field
         with pytest.raises(Invalid, match="role"):
             client.add_messages([{"role": "king", "content": "tea"}])
@@ -259,7 +259,13 @@ def test_buffered_writes_are_checked_when_they_are_added(door: Gate) -> None:
 
 
 def test_options_out_of_range_are_errors(door: Gate) -> None:
-    for options in ({"batch_size": 0}, {"batch_size": 1001}, {"batch_seconds": -1}, {"batch_size": 1, "queue_size": 0}):
+    wrong: list[dict[str, Any]] = [
+        {"batch_size": 0},
+        {"batch_size": 1001},
+        {"batch_seconds": -1},
+        {"batch_size": 1, "queue_size": 0},
+    ]
+    for options in wrong:
         with pytest.raises(Misconfigured, match=next(reversed(options))):
             Ebbing(door.url, "k", **options)
 
