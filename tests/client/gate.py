@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, NamedTuple
 
-import httpx
+import httpx2
 
 from tests.waiting import PATIENCE_SECONDS
 
 Mode = Literal["open", "busy", "away", "broken", "mute"]
 UNAVAILABLE = {"type": "urn:ebbing:problem:unavailable", "title": "Temporarily unavailable", "status": 503}
+
+
+Given = tuple[int, dict[str, str], bytes]
+"""Status, headers and body of an answer."""
+ACCEPTED: Given = (202, {}, b'{"ids": ["1"], "request_id": "r"}')
 
 
 class Seen(NamedTuple):
@@ -47,9 +52,14 @@ class Gate:
     url: str = ""
     mode: Mode = "open"
     script: list[Mode] = field(default_factory=list)
-    answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
+    answers: list[Given] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
+
+
+def refusal(status: int, body: Mapping[str, Any] = UNAVAILABLE, after: int = 0) -> Given:
+    """Return the answer of a service that refuses."""
+    return status, {"Retry-After": str(after)}, json.dumps(body).encode()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -102,7 +112,7 @@ class GateServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, state: Gate, upstream: httpx.Client) -> None:
+    def __init__(self, state: Gate, upstream: httpx2.Client) -> None:
         self.state, self.upstream = state, upstream
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -114,7 +124,7 @@ class GateServer(ThreadingHTTPServer):
 def gate(upstream: str = "") -> Iterator[Gate]:
     """Open a gate in front of a service, or of nothing."""
     state = Gate()
-    forward = httpx.Client(base_url=upstream, timeout=PATIENCE_SECONDS, trust_env=False)
+    forward = httpx2.Client(base_url=upstream, timeout=PATIENCE_SECONDS, trust_env=False)
     with forward, GateServer(state, forward) as server:
         state.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

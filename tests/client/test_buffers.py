@@ -31,8 +31,7 @@ from ebbing_client import (
 )
 from ebbing_client.records import make_records
 from tests import small_disk
-from tests.client.gate import Gate
-from tests.client.test_calls import ACCEPTED, refusal
+from tests.client.gate import ACCEPTED, Gate, refusal
 from tests.waiting import PATIENCE_SECONDS, until
 
 KEY = secrets.token_bytes(32)

@@ -8,24 +8,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 import ebbing_client
-from app import errors
-from app.api.http.content_filters import read_content_filters
-from app.api.memories import memories
-from app.domain.ingest.bodies import TEXT_PARTS, Messages
-from app.domain.ingest.memory import PATCH, TEXT_MAX_BYTES, MemoryIn
-from app.domain.ingest.roles import MessageRole, read_message_role
-from app.domain.recall.request import RecallRequest
-from app.domain.search.request import SearchRequest
 from ebbing_client import (
     ApiError,
     DeadlinePassed,
@@ -37,20 +28,11 @@ from ebbing_client import (
     ServiceUnreachable,
     Unavailable,
     UnexpectedAnswer,
-    fields,
-    records,
 )
-from ebbing_client.errors import make_api_error
-from tests.client.gate import UNAVAILABLE, Gate
+from tests.client.gate import ACCEPTED, Gate, Given, refusal
 from tests.waiting import PATIENCE_SECONDS
 
-Given = tuple[int, dict[str, str], bytes]
-ACCEPTED: Given = (202, {}, b'{"ids": ["1"], "request_id": "r"}')
 NO_RESULTS: Given = (200, {}, b'{"results": [], "reranked": false}')
-
-
-def refusal(status: int, body: Mapping[str, Any] = UNAVAILABLE, after: int = 0) -> Given:
-    return status, {"Retry-After": str(after)}, json.dumps(body).encode()
 
 
 def test_a_write_is_repeated_under_one_key_and_with_one_body(door: Gate, client: Ebbing) -> None:
@@ -110,18 +92,6 @@ def test_calls_share_a_connection(door: Gate, client: Ebbing) -> None:
     assert (len(door.seen), door.connections) == (5, 1)
 
 
-def test_every_problem_type_of_the_service_has_a_class() -> None:
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.EbbingError)]
-    mapped = {
-        kind.__name__: type(make_api_error(kind.status, {"type": f"urn:ebbing:problem:{kind.type}"}, None)).__name__
-        for kind in kinds
-        if kind is not errors.Misconfigured  # never part of a response
-    }
-    renamed = {"EbbingError": "ServerError", "Unreadable": "BadRequest"}
-    assert mapped == {name: renamed.get(name, name) for name in mapped}
-    assert len(mapped) >= 12
-
-
 def test_errors_hold_the_fields_and_survive_foreign_bodies(door: Gate, client: Ebbing) -> None:
     problem = {
         "type": "urn:ebbing:problem:invalid",
@@ -150,12 +120,12 @@ def test_unknown_fields_of_a_response_are_kept(door: Gate, client: Ebbing) -> No
     shown = {"id": "1", "text": "tea", "created_at": "2026-11-22T02:11:58Z", "occurred_at": None, "colour": "green"}
     door.answers = [(200, {}, json.dumps(shown).encode())]
     memory = client.get("1")
-    assert memory.created_at == datetime(2026, 11, 22, 2, 11, 58, tzinfo=UTC)
+    assert memory.created_at == datetime.fromisoformat("2026-11-22T02:11:58+00:00")
     assert (memory.occurred_at, memory.raw["colour"]) == (None, "green")
 
 
 def test_values_are_sent_in_the_forms_of_the_api(door: Gate, client: Ebbing) -> None:
-    moment = datetime(2026, 5, 7, 9, tzinfo=UTC)
+    moment = datetime.fromisoformat("2026-05-07T09:00:00+00:00")
     door.answers = [(200, {}, b'{"memories": [], "next_cursor": null}'), ACCEPTED]
     filters: dict[str, Any] = {"after": moment, "metadata": {"a": [1]}, "superseded": False, "subject": None}
     assert list(client.memories(**filters)) == []
@@ -209,20 +179,6 @@ def test_address_and_key_come_from_arguments_environment_or_home(
     assert sent == ["Bearer eb_home", "Bearer eb_environment", "Bearer eb_argument"]
     with pytest.raises(Misconfigured, match="isn't a URL"):
         Ebbing("localhost:8000", "k")
-
-
-def test_the_client_knows_the_fields_of_the_api() -> None:
-    """A field added to the API belongs into `fields.py`, so that type checkers know it."""
-    known = {name: set(getattr(fields, name).__annotations__) for name in vars(fields) if name[0].isupper()}
-    assert known["MemoryFields"] == set(MemoryIn.__struct_fields__) - {"text"}
-    assert known["SharedFields"] == set(Messages.__struct_fields__) - {"messages"}
-    assert known["MemoryEdit"] >= set(PATCH.__struct_fields__)
-    assert known["SearchFilters"] == set(SearchRequest.__struct_fields__) - {"query", "limit"}
-    assert known["RecallFilters"] == set(RecallRequest.__struct_fields__) - {"messages"}
-    listed = {*inspect.signature(memories.page).parameters, *inspect.signature(read_content_filters).parameters}
-    assert known["ListFilters"] == listed - {"caller", "content", "limit", "cursor"}
-    assert {role: read_message_role(role) for role in get_args(MessageRole)} == records.ROLES
-    assert (records.TEXT_PARTS, records.TEXT_MAX_BYTES) == (TEXT_PARTS, TEXT_MAX_BYTES)
 
 
 def test_the_package_imports_little_and_names_everything() -> None:
