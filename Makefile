@@ -30,7 +30,7 @@ help: ## list the targets
 venv: $(READY) ## make .venv with the locked dependencies and the `ebbing` command
 	@:
 
-$(READY): ops/locks/dev.txt pyproject.toml
+$(READY): ops/locks/dev.txt pyproject.toml client/pyproject.toml
 	@set -e; \
 	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	    python="$(PYTHON)"; [ -n "$$python" ] || python=$$(sh ops/checks/find_python.sh); \
@@ -38,7 +38,7 @@ $(READY): ops/locks/dev.txt pyproject.toml
 	    "$$python" -m venv --clear $(VENV); \
 	fi; \
 	$(BIN)/python -m pip install $(QUIET_PIP) --require-hashes -r ops/locks/dev.txt; \
-	$(BIN)/python -m pip install $(QUIET_PIP) --no-deps --no-build-isolation -e .; \
+	$(BIN)/python -m pip install $(QUIET_PIP) --no-deps --no-build-isolation -e . -e client; \
 	touch $(READY)
 
 run: venv ## start the whole service on this machine

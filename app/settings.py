@@ -16,6 +16,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 from app.setting_groups.compat_settings import CompatSettings
+from app.setting_groups.import_settings import ImportSettings
 from app.setting_groups.mcp_settings import McpSettings
 
 KIB = 1024
@@ -43,7 +44,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, CompatSettings, McpSettings, LogInSettings):
+class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
@@ -271,8 +272,6 @@ class Settings(SecretFileSettings, CompatSettings, McpSettings, LogInSettings):
     key is rotated, and to restore a backup of the key store that is older than the rotation."""
     export_days: float = Field(7, gt=0, le=30)
     """Days until a data export expires."""
-    import_max_bytes: int = Field(256 * MIB, ge=MIB, le=2048 * MIB)
-    """Maximum size of a file to import. A worker reads SQLite databases and JSON arrays into its memory."""
 
     # Custom forgetting profiles. Only operators choose them, because they are code.
     dynamics_files: Annotated[dict[str, Path], NoDecode] = Field({})

@@ -17,11 +17,13 @@ import argparse
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import httpx
 
-from memory_client import MemoryClient, Message, Recall
+from ebbing_client import Ebbing, EbbingError
 
 HISTORY_MESSAGES = 20
 """Number of recent messages in the prompt. Older messages reach the prompt again if they are recalled."""
@@ -29,8 +31,17 @@ INSTRUCTIONS = "You are a helpful assistant. If a reply uses a memory, append th
 CLOSEST = "No memory is clearly relevant. These are the closest:\n"
 CITED = re.compile(r"\s*\[([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\]")
 
+Message = dict[str, str]
+"""A chat message: `{"role": "user", "content": "Hello"}`."""
 Reply = Callable[[str, list[Message]], str]
 """A function that returns the reply to the last message, given the recalled memories as text."""
+
+
+class Memories(NamedTuple):
+    """Memories for the prompt: their text, which is empty if none is relevant, and the ids in that text."""
+
+    text: str
+    ids: Sequence[str]
 
 
 def reply_without_model(memories: str, messages: list[Message]) -> str:
@@ -71,16 +82,20 @@ def is_question(message: Message) -> bool:
     return message["content"].rstrip().endswith("?")
 
 
-def find_memories(memory: MemoryClient, user: str, conversation: str, history: list[Message]) -> Recall:
+def find_memories(ebbing: Ebbing, user: str, conversation: str, history: list[Message]) -> Memories:
     """Return the memories relevant to the conversation; for a question without any, the closest ones."""
-    recalled = memory.recall(user, history)
+    recalled = ebbing.recall(history, subject=user)
     if recalled.ids or not is_question(history[-1]):
-        return recalled
-    closest = memory.search(user, conversation, history[-1]["content"])
-    return Recall(CLOSEST + closest.text, closest.ids) if closest.ids else recalled
+        return Memories(recalled.text, recalled.ids)
+    # The messages of this conversation are in the prompt already.
+    closest = ebbing.search(
+        history[-1]["content"], limit=3, subject=user, roles=["user"], exclude_thread=conversation, reinforce=False
+    )
+    lines = [f"[{hit.id}] {hit.raw['created_at'][:10]} user: {' '.join(hit.text.split())}" for hit in closest]
+    return Memories(CLOSEST + "\n".join(lines), closest.ids) if lines else Memories("", ())
 
 
-def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) -> Iterator[str]:
+def chat(ebbing: Ebbing, user: str, texts: Iterable[str], reply: Reply) -> Iterator[str]:
     """Yield the reply to each text of the user."""
     conversation = f"chat-{secrets.token_hex(4)}"
     history: list[Message] = []
@@ -88,23 +103,24 @@ def chat(memory: MemoryClient, user: str, texts: Iterable[str], reply: Reply) ->
     erasures: list[str] = []
     for text in texts:
         if text == "/forget":
-            used, erasures = [], memory.forget(used)
+            used, erasures = [], [ebbing.delete(memory_id).erasure_id for memory_id in used]
             done = f"Deleted memories: {len(erasures)}. /undo restores them."
             yield done if erasures else "The last reply used no memory, so nothing is deleted."
             continue
         if text == "/undo":
-            memory.undo(erasures)
+            for erasure_id in erasures:
+                ebbing.cancel_erasure(erasure_id)
             yield f"Restored memories: {len(erasures)}." if erasures else "There is nothing to restore."
             erasures = []
             continue
         question = {"role": "user", "content": text}
         history = [*history, question][-HISTORY_MESSAGES:]
-        recalled = find_memories(memory, user, conversation, history)
+        recalled = find_memories(ebbing, user, conversation, history)
         shown, used = take_citations(reply(recalled.text, history), recalled.ids)
         yield shown
         answer = {"role": "assistant", "content": shown}
-        memory.report_uses(used, conversation)
-        memory.store(user, conversation, [question, answer])
+        ebbing.observe(used, session=conversation)
+        ebbing.add_messages([question, answer], subject=user, thread=conversation)
         history.append(answer)
 
 
@@ -124,8 +140,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Chat with an assistant that remembers earlier conversations.")
     parser.add_argument("--user", default="ann", help="your application's id of the user")
     user = parser.parse_args().user
-    for shown in chat(MemoryClient(), user, read_lines(), choose_reply()):
-        print(f"Assistant: {shown}")
+    try:
+        with Ebbing() as ebbing:
+            for shown in chat(ebbing, user, read_lines(), choose_reply()):
+                print(f"Assistant: {shown}")
+    except EbbingError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -17,20 +17,21 @@ import logging
 import os
 from functools import cache
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
-import httpx
 from fastapi import BackgroundTasks, FastAPI
 from granian.constants import Interfaces
 from granian.server import Server
 from pydantic import BaseModel, Field
 
-from chat_loop import HISTORY_MESSAGES, choose_reply, take_citations
-from memory_client import MemoryClient, Message, Recall
+from chat_loop import HISTORY_MESSAGES, Memories, Message, choose_reply, take_citations
+from ebbing_client import Ebbing, EbbingError
+
+RECALL_SECONDS = 5.0
+"""Deadline of a recall: a user waits for the reply."""
 
 log = logging.getLogger(__name__)
 app = FastAPI(title="Chat with memory")
-memory_client = cache(MemoryClient)
+ebbing = cache(Ebbing)
 
 
 class ChatMessage(BaseModel):
@@ -62,25 +63,26 @@ def chat(request: ChatRequest, after_response: BackgroundTasks) -> dict[str, Any
 @app.delete("/users/{user}", status_code=202)
 def erase(user: str) -> dict[str, Any]:
     """Hide the user's memories at once, and erase them after the grace period."""
-    erasure = memory_client().call("DELETE", f"/v1/subjects/{quote(user, safe='')}", params={"kind": "gdpr"})
-    return {"hidden": erasure["hidden"], "erase_after": erasure["erase_after"]}
+    erasure = ebbing().forget(user, law="gdpr")
+    return {"hidden": erasure.hidden, "erase_after": erasure.erase_after}
 
 
-def recall(user: str, history: list[Message]) -> Recall:
+def recall(user: str, history: list[Message]) -> Memories:
     """Return the relevant memories, or none while Ebbing is unavailable."""
     try:
-        return memory_client().recall(user, history)
-    except httpx.HTTPError as error:
+        recalled = ebbing().recall(history, subject=user, timeout=RECALL_SECONDS)
+        return Memories(recalled.text, recalled.ids)
+    except EbbingError as error:
         log.warning("recall failed, replying without memories: %s", type(error).__name__)
-        return Recall("", [])
+        return Memories("", ())
 
 
 def remember(user: str, conversation: str, said: list[Message], used: list[str]) -> None:
     """Store the question and the reply, and report the used memories."""
     try:
-        memory_client().store(user, conversation, said)
-        memory_client().report_uses(used, conversation)
-    except httpx.HTTPError as error:
+        ebbing().add_messages(said, subject=user, thread=conversation)
+        ebbing().observe(used, session=conversation)
+    except EbbingError as error:
         log.warning("the messages were not stored: %s", type(error).__name__)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0068"
-down_revision = "0065"
+down_revision = "0067"
 
 UP = """
 CREATE TABLE decay_clocks (

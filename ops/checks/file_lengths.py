@@ -1,4 +1,4 @@
-"""Limits on sizes: under 400 lines a file in app/ and workers/, under 500 in tests; up to 20 files a folder of app/."""
+"""Limits: under 400 lines a file in app/, client/ and workers/, under 500 in tests; up to 20 files a folder of app/."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 # a file must have fewer lines than this
-LIMITS = {"app": 400, "workers": 400, "tests": 500}
+LIMITS = {"app": 400, "client": 400, "workers": 400, "tests": 500}
 FILES_MAX = 20
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-CODE: Final = ("app", "workers", "ops", "migrations", "examples")
+CODE: Final = ("app", "workers", "ops", "migrations", "examples", "client")
 GENERATED: Final = ("ops/schema.md",)
 HELP_ARGUMENTS: Final = ("help", "short_help", "summary", "description")
 CLAUSE: Final = re.compile(r"(?:What|Whatever|Whether|Who|Whom|Whose|Whoever|How|Where)\b")

@@ -42,9 +42,9 @@ def mask(text: str) -> str:
     return text
 
 
-def block(language: str, heading: str) -> str:
-    """Return the first block of a language in a section of the README."""
-    [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
+def block(language: str, heading: str, page: str = README) -> str:
+    """Return the first block of a language in a section of a page, the README by default."""
+    [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return str(re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0])
 
 
@@ -123,6 +123,13 @@ def test_the_first_lines_of_the_readme_print_what_it_shows(
     assert mask(run(program)) == mask(block("text", "The first twenty lines"))
     client = service.client(tenant.api_key)
     until(lambda: used(client), "the reported use")
+
+
+def test_the_lines_of_the_clients_page_print_what_it_shows(run: Run, tmp_path: Path) -> None:
+    page = (ROOT / "client" / "README.md").read_text()
+    program = tmp_path / "twenty_lines.py"
+    program.write_text(block("python", "Twenty lines", page).replace("wait=5", "wait=300"))
+    assert mask(run(program)) == mask(block("text", "Twenty lines", page))
 
 
 def used(client: Client) -> bool:

@@ -1,0 +1,167 @@
+"""Memories as the client sends and buffers them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final, TypeAlias
+
+from ebbing_client.call import Call, encode
+from ebbing_client.errors import invalid_field
+from ebbing_client.fields import MemoryFields
+from ebbing_client.operations import Message, write
+from ebbing_client.results import Added
+
+TEXT_MAX_BYTES: Final = 32 * 1024
+KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
+TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+ROLES: Final = {
+    **{role: role for role in ("user", "assistant", "system", "tool")},
+    "developer": "system",
+    "function": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+}
+
+Memories: TypeAlias = "str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]"
+"""A text, an object with the fields of a memory, or a list of both."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A memory that waits to be sent.
+
+    Attributes:
+        id: Random id that the client made.
+        content: The memory as JSON in UTF-8.
+    """
+
+    id: str
+    content: bytes
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The memory as an object."""
+        return dict(json.loads(self.content))
+
+    def is_about(self, subject: str | None, thread: str | None) -> bool:
+        """Return true if an erasure of this person and conversation covers the memory; None covers every one."""
+        body = self.body
+        return (subject is None or body.get("subject") == subject) and (thread is None or body.get("thread") == thread)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records that are sent in one request, under one idempotency key."""
+
+    records: tuple[Record, ...]
+    key: str
+
+    def call(self, *, wait: int | None = None, timeout: float | None = None) -> Call[Added]:
+        """Return the request."""
+        content = b"[" + b",".join(record.content for record in self.records) + b"]"
+        return write(content, self.key, wait=wait, timeout=timeout)
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Return both halves, each under a key of its own: the service refused the whole."""
+        middle = len(self.records) // 2
+        return make_batch(self.records[:middle]), make_batch(self.records[middle:])
+
+
+def make_batch(records: Sequence[Record]) -> Batch:
+    """Return a batch whose key follows from the records' ids: after a restart, equal batches have equal keys."""
+    digest = hashlib.sha256(" ".join(record.id for record in records).encode())
+    return Batch(tuple(records), digest.hexdigest()[:32])
+
+
+def list_bodies(memories: Memories, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the memories as objects; `fields` apply to those that don't have the field themselves."""
+    given = [memories] if isinstance(memories, (str, Mapping)) else list(memories)
+    if not given:
+        raise invalid_field("memories", "must not be empty")
+    return [{**fields, **({"text": each} if isinstance(each, str) else each)} for each in given]
+
+
+def make_records(bodies: Sequence[Mapping[str, Any]], *, is_durable: bool) -> list[Record]:
+    """Return records of checked memories.
+
+    Args:
+        is_durable: Give memories an external id and a time, so that each is stored once, with the time at which it was
+            added, whenever it is sent.
+
+    Raises:
+        Invalid: A memory is one that the service would refuse later, when nobody waits for the answer.
+    """
+    records = []
+    for place, body in enumerate(bodies):
+        record_id = secrets.token_hex(16)
+        given = dict(body)
+        if is_durable:
+            given.setdefault("external_id", f"ebbing-client:{record_id}")
+            given.setdefault("occurred_at", datetime.now(timezone.utc))
+        _check(given, f"[{place}]" if len(bodies) > 1 else "")
+        records.append(Record(record_id, encode(given)))
+    return records
+
+
+def external_ids(records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the external ids of records that have them."""
+    return tuple(str(body["external_id"]) for record in records if (body := record.body).get("external_id"))
+
+
+def _check(body: Mapping[str, Any], place: str) -> None:
+    prefix = f"{place}." if place else ""
+    text = body.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise invalid_field(f"{prefix}text", "must not be blank")
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > TEXT_MAX_BYTES:
+        raise invalid_field(f"{prefix}text", "is too long in bytes", size, TEXT_MAX_BYTES)
+    if unknown := sorted(body.keys() - KNOWN_FIELDS):
+        raise invalid_field(f"{prefix}{unknown[0]}", "isn't a known field")
+
+
+def convert_messages(
+    messages: Sequence[Message], fields: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return chat messages as memories, the messages without text, and the parts that aren't stored.
+
+    The service does the same with `messages`; the client does it for buffered writes, because only memories can have
+    an external id.
+
+    Raises:
+        Invalid: A message has an unknown role, or none has text.
+    """
+    memories: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    left_out: list[dict[str, Any]] = []
+    for place, message in enumerate(messages):
+        role = ROLES.get(str(message.get("role")))
+        if role is None:
+            raise invalid_field(f"messages[{place}].role", "isn't a known role")
+        content = message.get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        unstored: dict[str, int] = {}
+        texts = []
+        for part in parts:
+            kind = str(part.get("type"))
+            if kind not in TEXT_PARTS:
+                unstored[kind] = unstored.get(kind, 0) + 1
+            elif part.get("text"):
+                texts.append(str(part["text"]))
+        if unstored:
+            left_out.append({"message": place, "parts": unstored})
+        text = "\n".join(texts)
+        if not text.strip():
+            skipped.append({"message": place, "reason": "no text"})
+            continue
+        own = {"text": text, "role": role, "speaker": message.get("name"), "occurred_at": message.get("occurred_at")}
+        memories.append({**fields, **{name: value for name, value in own.items() if value is not None}})
+    if not memories:
+        raise invalid_field("messages", "has no message with text")
+    return memories, skipped, left_out
