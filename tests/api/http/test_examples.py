@@ -16,7 +16,8 @@ from app.domain.recall.context import build_context
 from app.domain.recall.request import Recalled
 from app.domain.text import tokens
 from tests.api.caller import Api, standing_routes
-from tests.api.http.test_routes import OPEN, TABLE, check_each, described, key_with, path_of
+from tests.api.http.route_table import OPEN, TABLE
+from tests.api.http.test_routes import check_each, described, key_with, path_of
 
 JSON = "application/json"
 Operation = dict[str, Any]

@@ -26,7 +26,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.domain.policy.api_keys import SCOPES
 from app.main import build
 from tests.api.caller import Api, fields
-from tests.api.http.test_routes import TABLE, described, path_of
+from tests.api.http.route_table import TABLE
+from tests.api.http.test_routes import described, path_of
 from tests.service import Service, Tenant
 
 EXAMPLES = int(os.environ.get("EBBING_TEST_EXAMPLES") or 15)
