@@ -1,4 +1,4 @@
-"""Decay ticks of tenants that are served by memory-decay's API: the clock, and the activation at each tick.
+"""Decay ticks of tenants that memory-decay's API serves: the clock, states of memories, and averages by tick.
 
 Revision: 0068, after 0055
 """
@@ -25,13 +25,27 @@ CREATE TABLE activation_history (
   storage double precision NOT NULL,
   retrieval double precision NOT NULL,
   stability double precision NOT NULL,
+  salience real NOT NULL,
+  kind smallint NOT NULL,
+  policy_version integer NOT NULL,
+  is_shown boolean NOT NULL,
   recorded_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (tenant_id, memory_id, tick)
 );
-CREATE INDEX activation_history_by_tick ON activation_history (tenant_id, tick);
+
+CREATE TABLE tick_averages (
+  tenant_id uuid NOT NULL,
+  tick bigint NOT NULL,
+  storage double precision NOT NULL,
+  retrieval double precision NOT NULL,
+  stability double precision NOT NULL,
+  at_risk integer NOT NULL,
+  recorded_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (tenant_id, tick)
+);
 """
 
-TABLES = ("decay_clocks", "activation_history")
+TABLES = ("decay_clocks", "activation_history", "tick_averages")
 
 
 def upgrade() -> None:
@@ -52,5 +66,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop the tables; the memories keep the strength that their ticks have left."""
     op.execute("SET ROLE ebbing_owner")
-    op.execute("DROP TABLE activation_history, decay_clocks")
+    op.execute("DROP TABLE activation_history, tick_averages, decay_clocks")
     op.execute("RESET ROLE")

@@ -6,8 +6,9 @@ audit log use real time. The tenant's policy has ticks of a year, so that real t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from app.domain.dynamics.memory_decay import MemoryDecay
 from app.domain.dynamics.ops import Floats
-from app.domain.dynamics.state import State
+from app.domain.dynamics.state import STRENGTH_MIN, State, new
 from app.domain.dynamics.timeline import Era
 from app.errors import Conflict
 from app.services.strength import memory_strength
@@ -25,21 +26,51 @@ from app.services.tenants.policy_versions import RequestedChange
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.strength import states
-from app.store.ticks import decay_clocks, ticked_memories
-from app.store.ticks.decay_clocks import DecayClock, Snapshots
+from app.store.strength.states import StoredStates
+from app.store.ticks import activation_history, decay_clocks, ticked_memories
+from app.store.ticks.activation_history import TickAnchor, TickAnchors
+from app.store.ticks.decay_clocks import DecayClock
 
 INTERVAL_SECONDS: Final = 3600.0
 """Seconds of real time per tick of a new clock."""
 AUTO_TICKS_MAX: Final = 100
 """Maximum number of ticks of one automatic call."""
 HISTORY_TICKS: Final = 200
-"""Number of newest ticks whose snapshots are retained."""
+"""Number of newest ticks whose activation is shown."""
 PROFILE: Final = "memory_decay"
 REAL_TICK_SECONDS: Final = 31_536_000
 """Length of a tick in real time: the longest that the profile allows."""
-ROWS: Final = 500
+ROWS: Final = 2_000
+_RECORDED: Final = ("retrieval", "stability", "salience", "kind")
+_TOLERANCE: Final = 1e-6
 
 _POLICY: Final = {"forgetting": {"profile": PROFILE, "parameters": {"tick_seconds": REAL_TICK_SECONDS}}}
+
+
+class HistoryPoint(NamedTuple):
+    """Activation of one memory after a tick."""
+
+    tick: int
+    storage: float
+    retrieval: float
+    stability: float
+    recorded_at: datetime
+
+
+class TickCall(NamedTuple):
+    """A request for ticks.
+
+    Attributes:
+        tick: The tick before the call.
+        count: Number of ticks.
+        later: Tick of creation of the memories that were submitted for a later tick; until then, they don't decay.
+        sums: Sums over all memories after each of the last ticks of the call, as `add_averages` takes them.
+    """
+
+    tick: int
+    count: int
+    later: Mapping[UUID, int]
+    sums: Floats
 
 
 class AutoTicks(NamedTuple):
@@ -96,8 +127,9 @@ def set_interval(tenant_id: UUID, interval_seconds: float) -> None:
 
 
 def reset_clock(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Set the clock to tick 0 and delete all snapshots."""
-    decay_clocks.delete_all(tx, tenant_id)
+    """Set the clock to tick 0 and delete the history."""
+    activation_history.delete_all(tx, tenant_id)
+    decay_clocks.delete_averages(tx, tenant_id)
     decay_clocks.set_tick(tx, tenant_id, 0, database.now(tx))
 
 
@@ -105,10 +137,42 @@ def record_activation(tenant_id: UUID, memory_ids: list[UUID]) -> None:
     """Record the current activation of these memories as that of the current tick."""
     with database.tenant(tenant_id) as tx:
         clock = _locked(tx, tenant_id)
-        found = list(ticked_memories.read(tx, tenant_id, memory_ids).values())
-        columns = np.array([(row.storage, row.retrieval, row.stability) for row in found]).reshape(-1, 3).T
-        taken = Snapshots([row.memory_id for row in found], [clock.tick] * len(found), *columns)
-        decay_clocks.add_snapshots(tx, tenant_id, taken)
+        held = states.read(tx, tenant_id, sorted(memory_ids))
+        now = database.now(tx).timestamp()
+        times = memory_strength.load_timeline(tx, tenant_id)
+        held = memory_strength.advance_to_era(held, times, now)
+        ticks = np.full(len(held), clock.tick)
+        anchors = _anchors(held, ticks, times.at(now).version, np.arange(len(held)))
+        activation_history.add(tx, tenant_id, anchors, is_shown=True)
+
+
+def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int | None) -> list[HistoryPoint]:
+    """Return the activation of a memory at the newest `HISTORY_TICKS` ticks, optionally of a part of them.
+
+    The first entry is that of its first tick, or of a search that found the memory before.
+    """
+    with database.tenant(tenant_id) as tx:
+        clock = _locked(tx, tenant_id)
+        anchors = activation_history.list_anchors(tx, tenant_id, memory_id)
+        recorded = {each.tick: each.recorded_at for each in decay_clocks.list_averages(tx, tenant_id)}
+        eras = {era.version: era for era in memory_strength.load_timeline(tx, tenant_id).eras}
+    lowest = clock.tick - HISTORY_TICKS + 1 if first is None else max(first, clock.tick - HISTORY_TICKS + 1)
+    highest = clock.tick if last is None else min(last, clock.tick)
+    points: dict[int, HistoryPoint] = {}
+    for place, anchor in enumerate(anchors):
+        if anchor.is_shown and lowest <= anchor.tick <= highest:
+            points[anchor.tick] = HistoryPoint(
+                anchor.tick, anchor.storage, anchor.retrieval, anchor.stability, anchor.recorded_at
+            )
+        until = min(highest, anchors[place + 1].tick if place + 1 < len(anchors) else highest)
+        ticks = np.arange(max(lowest, anchor.tick + 1), until + 1)
+        if not ticks.size or anchor.version not in eras:
+            continue
+        state = _after_ticks(eras[anchor.version], _restored([anchor] * len(ticks)), ticks - anchor.tick)
+        columns = (_storage(state), state.retrieval, state.stability)
+        for tick, *activation in zip(ticks.tolist(), *(column.tolist() for column in columns), strict=True):
+            points[tick] = HistoryPoint(tick, *activation, recorded.get(tick, anchor.recorded_at))
+    return [points[tick] for tick in sorted(points)]
 
 
 def _locked(tx: database.Transaction, tenant_id: UUID) -> DecayClock:
@@ -119,49 +183,86 @@ def _locked(tx: database.Transaction, tenant_id: UUID) -> DecayClock:
 
 
 def _advance(tx: database.Transaction, tenant_id: UUID, clock: DecayClock, count: int) -> DecayClock:
-    after, later = NIL, ticked_memories.list_later(tx, tenant_id, clock.tick + 1)
+    sums, memories, after = np.zeros((min(count, HISTORY_TICKS), 4)), 0, NIL
+    call = TickCall(clock.tick, count, ticked_memories.list_later(tx, tenant_id, clock.tick + 1), sums)
     while True:
         page = states.list_page(tx, tenant_id, after, ROWS)
         if page.ids:
-            _advance_page(tx, tenant_id, page.ids, later, clock, count)
+            memories += _advance_page(tx, tenant_id, page.ids, call)
             after = page.ids[-1]
         if len(page) < ROWS:
             break
-    now = database.now(tx)
-    decay_clocks.delete_before(tx, tenant_id, clock.tick + count - HISTORY_TICKS + 1)
-    decay_clocks.set_tick(tx, tenant_id, clock.tick + count, now)
-    return clock._replace(tick=clock.tick + count, ticked_at=now)
+    now, tick = database.now(tx), clock.tick + count
+    decay_clocks.add_averages(tx, tenant_id, tick - len(sums) + 1, sums, memories)
+    decay_clocks.delete_averages(tx, tenant_id, tick - HISTORY_TICKS + 1)
+    activation_history.delete_before(tx, tenant_id, tick - HISTORY_TICKS + 1)
+    decay_clocks.set_tick(tx, tenant_id, tick, now)
+    return clock._replace(tick=tick, ticked_at=now)
 
 
-def _advance_page(
-    tx: database.Transaction,
-    tenant_id: UUID,
-    memory_ids: list[UUID],
-    later: Mapping[UUID, int],
-    clock: DecayClock,
-    count: int,
-) -> None:
-    """Advance memories and record their activation at each of the last `HISTORY_TICKS` ticks.
-
-    Args:
-        later: Tick of creation of the memories that were submitted for a later tick; until then, they don't decay.
-    """
+def _advance_page(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UUID], call: TickCall) -> int:
+    """Advance memories, add their activation to the sums of the call, and return their number."""
     held = states.lock(tx, tenant_id, memory_ids)
     now = database.now(tx).timestamp()  # after locking: a previous writer may have used a newer policy
     times = memory_strength.load_timeline(tx, tenant_id)
     era, held = times.at(now), memory_strength.advance_to_era(held, times, now)
-    waiting = np.array([max(later.get(memory_id, 0) - clock.tick - 1, 0) for memory_id in held.ids])
-    unrecorded = max(count - HISTORY_TICKS, 0)
-    state = _after_ticks(era, held.state, np.clip(unrecorded - waiting, 0, None))
-    taken = []
-    for ticks in range(unrecorded + 1, count + 1):
-        fading = waiting < ticks
-        state = _after_ticks(era, state, fading.astype(np.float64))
-        taken.append(_snapshot(held.ids, state, np.flatnonzero(fading), clock.tick + ticks))
-    decay_clocks.add_snapshots(tx, tenant_id, _joined(taken))
+    waiting = np.array([max(call.later.get(memory_id, 0) - call.tick - 1, 0) for memory_id in held.ids], np.int64)
+    _record_changed(tx, tenant_id, held, era, call, waiting)
+    count, sums = call.count, call.sums
+    state = _after_ticks(era, held.state, np.clip(count - len(sums) - waiting, 0, None))
+    for place in range(len(sums)):
+        state = _after_ticks(era, state, waiting < count - len(sums) + place + 1)
+        at_risk = np.count_nonzero(state.retrieval < ticked_memories.AT_RISK_BELOW)
+        sums[place] += _storage(state).sum(), state.retrieval.sum(), state.stability.sum(), at_risk
     anchored = replace(held, state=replace(state, anchored_at=np.full_like(state.anchored_at, now)))
     # The next sweep recomputes the due times, which the ticks have brought nearer.
     states.write_anchors(tx, tenant_id, anchored, era.version)
+    return len(held)
+
+
+def _record_changed(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    held: StoredStates,
+    era: Era,
+    call: TickCall,
+    waiting: npt.NDArray[np.int64],
+) -> None:
+    """Store the states of memories whose activation doesn't follow from their latest stored state.
+
+    Args:
+        waiting: For each memory, the number of ticks of the call before its decay begins.
+    """
+    rows = np.flatnonzero(waiting < call.count)
+    latest = activation_history.read_latest(tx, tenant_id, [held.ids[row] for row in rows])
+    known = np.array([row for row in rows if held.ids[row] in latest], np.intp)
+    former = [latest[held.ids[row]] for row in known]
+    expected = _after_ticks(era, _restored(former), [call.tick - anchor.tick for anchor in former])
+    pairs = [(_storage(expected), _storage(held.state)[known])]
+    pairs += [(getattr(expected, name), getattr(held.state, name)[known]) for name in _RECORDED]
+    follows = np.array([anchor.version == era.version for anchor in former], np.bool_)
+    for before, after in pairs:
+        follows &= np.abs(before - after) < _TOLERANCE
+    changed = np.setdiff1d(rows, known[follows])
+    activation_history.add(tx, tenant_id, _anchors(held, call.tick + waiting, era.version, changed))
+
+
+def _anchors(held: StoredStates, ticks: npt.NDArray[np.int64], version: int, rows: npt.NDArray[np.intp]) -> TickAnchors:
+    state = held.state
+    columns = (_storage(state), state.retrieval, state.stability, state.salience, state.kind)
+    versions = np.full(len(rows), version)
+    return TickAnchors([held.ids[row] for row in rows], ticks[rows], *(column[rows] for column in columns), versions)
+
+
+def _restored(anchors: Sequence[TickAnchor]) -> State:
+    """Return the states of these anchors, as of time 0."""
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(anchor, name) for anchor in anchors], np.float64)
+
+    state = new(np.zeros(len(anchors)), salience=column("salience"), kind=column("kind").astype(np.int64))
+    level = np.log(np.maximum(column("storage"), STRENGTH_MIN))
+    return replace(state, level=level, retrieval=column("retrieval"), stability=column("stability"))
 
 
 def _after_ticks(era: Era, state: State, ticks: npt.ArrayLike) -> State:
@@ -173,18 +274,5 @@ def _after_ticks(era: Era, state: State, ticks: npt.ArrayLike) -> State:
     return model.advance(at_zero, np.asarray(ticks, np.float64) * model.parameters.tick_seconds)
 
 
-def _snapshot(ids: list[UUID], state: State, rows: npt.NDArray[np.intp], tick: int) -> Snapshots:
-    storage = np.exp(np.minimum(state.level[rows], 0.0))
-    return Snapshots(
-        [ids[row] for row in rows], [tick] * len(rows), storage, state.retrieval[rows], state.stability[rows]
-    )
-
-
-def _joined(taken: list[Snapshots]) -> Snapshots:
-    ids = [memory_id for each in taken for memory_id in each.ids]
-    ticks = [tick for each in taken for tick in each.ticks]
-
-    def column(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in taken]) if taken else np.empty(0)
-
-    return Snapshots(ids, ticks, column("storage"), column("retrieval"), column("stability"))
+def _storage(state: State) -> Floats:
+    return np.exp(np.clip(state.level, np.log(STRENGTH_MIN), 0.0))

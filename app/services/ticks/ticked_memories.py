@@ -15,15 +15,15 @@ from app.services.erasure import deletion_of_many
 from app.services.memories import memories
 from app.services.search import search
 from app.services.ticks import decay_ticks
+from app.services.ticks.decay_ticks import HistoryPoint
 from app.services.uses import reinforcement
 from app.store.core import database
 from app.store.ticks import decay_clocks, ticked_memories
-from app.store.ticks.decay_clocks import DecayClock, HistoryPoint, TickAverages
+from app.store.ticks.decay_clocks import DecayClock, TickAverages
 from app.store.ticks.ticked_memories import CategorySummary, MemorySummary, TickedMemory
 
 RECALLED_ABOVE: Final = 0.3
 """Score above which the best result of a search counts as used."""
-TIMELINE_TICKS: Final = 200
 _ANY_ROLE: Final[tuple[Role | None, ...]] = ("user", "assistant", "system", "tool", None)
 
 
@@ -107,8 +107,7 @@ def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int 
         NotFound: This tenant has no such memory.
     """
     get(tenant_id, memory_id)
-    with database.tenant(tenant_id) as tx:
-        return decay_clocks.list_history(tx, tenant_id, memory_id, first, last)
+    return decay_ticks.list_history(tenant_id, memory_id, first, last)
 
 
 def list_memories(tenant_id: UUID, category: str | None, mtype: str | None, offset: int, limit: int) -> Listing:
@@ -128,7 +127,7 @@ def summarise(tenant_id: UUID) -> Overview:
     """Return the summary of the memories and of the newest ticks."""
     with database.tenant(tenant_id) as tx:
         total, categories = ticked_memories.summarise(tx, tenant_id)
-        return Overview(total, categories, decay_clocks.list_averages(tx, tenant_id, TIMELINE_TICKS))
+        return Overview(total, categories, decay_clocks.list_averages(tx, tenant_id))
 
 
 def delete(tenant_id: UUID, memory_id: UUID, actor: str) -> None:

@@ -1,17 +1,16 @@
-"""Store a tenant's decay clock, and the activation of its memories at each tick."""
+"""Store a tenant's decay clock, and averages over its memories at each tick."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from app.domain.dynamics.ops import Floats
-from app.store.core.binary_arrays import Doubles, Longs, Uuids, driver_connection
+from app.store.core.binary_arrays import Doubles, Integers, Longs, driver_connection
 
 
 class DecayClock(NamedTuple):
@@ -28,34 +27,15 @@ class DecayClock(NamedTuple):
     interval_seconds: float
 
 
-class Snapshots(NamedTuple):
-    """Activation of memories at ticks; every array has shape (n,), in the order of `ids`."""
-
-    ids: Sequence[UUID]
-    ticks: Sequence[int]
-    storage: Floats
-    retrieval: Floats
-    stability: Floats
-
-
-class HistoryPoint(NamedTuple):
-    """Activation of one memory after a tick."""
-
-    tick: int
-    storage: float
-    retrieval: float
-    stability: float
-    recorded_at: datetime
-
-
 class TickAverages(NamedTuple):
-    """Averages over the memories with a snapshot at a tick; `at_risk` counts those with a retrieval below 0.3."""
+    """Averages over all memories after a tick; `at_risk` counts those whose retrieval is low."""
 
     tick: int
-    retrieval: float
     storage: float
+    retrieval: float
     stability: float
     at_risk: int
+    recorded_at: datetime
 
 
 def read(tx: Connection, tenant_id: UUID, *, locked: bool = False) -> DecayClock | None:
@@ -95,73 +75,55 @@ def set_interval(tx: Connection, tenant_id: UUID, interval_seconds: float) -> No
 _SET_INTERVAL: Final = text("UPDATE decay_clocks SET interval_seconds = :interval WHERE tenant_id = :tenant")
 
 
-def add_snapshots(tx: Connection, tenant_id: UUID, taken: Snapshots) -> None:
-    """Store snapshots; a later snapshot of the same memory and tick replaces the earlier one."""
-    if not taken.ids:
+def add_averages(
+    tx: Connection, tenant_id: UUID, first_tick: int, sums: npt.NDArray[np.float64], memories: int
+) -> None:
+    """Store the averages of consecutive ticks.
+
+    Args:
+        first_tick: The first of these ticks.
+        sums: Sums of storage, retrieval and stability, and the number at risk, over all memories; shape (ticks, 4).
+        memories: Number of memories; without any, nothing is stored.
+    """
+    if not memories:
         return
+    averages = sums / [memories, memories, memories, 1]
     values = {
         "tenant": tenant_id,
-        "ids": Uuids(taken.ids),
-        "ticks": Longs(np.asarray(taken.ticks, np.int64)),
-        "storage": Doubles(taken.storage),
-        "retrieval": Doubles(taken.retrieval),
-        "stability": Doubles(taken.stability),
+        "ticks": Longs(np.arange(first_tick, first_tick + len(sums))),
+        "storage": Doubles(averages[:, 0]),
+        "retrieval": Doubles(averages[:, 1]),
+        "stability": Doubles(averages[:, 2]),
+        "at_risk": Integers(averages[:, 3]),
     }
-    driver_connection(tx).execute(_ADD_SNAPSHOTS, values)
+    driver_connection(tx).execute(_ADD_AVERAGES, values)
 
 
-_ADD_SNAPSHOTS: Final = """
-INSERT INTO activation_history (tenant_id, memory_id, tick, storage, retrieval, stability)
-SELECT %(tenant)s, memory_id, tick, storage, retrieval, stability
-FROM unnest(%(ids)s, %(ticks)s, %(storage)s, %(retrieval)s, %(stability)s)
-  AS given (memory_id, tick, storage, retrieval, stability)
-ON CONFLICT (tenant_id, memory_id, tick) DO UPDATE SET storage = excluded.storage, retrieval = excluded.retrieval,
-  stability = excluded.stability, recorded_at = excluded.recorded_at
+_ADD_AVERAGES: Final = """
+INSERT INTO tick_averages (tenant_id, tick, storage, retrieval, stability, at_risk)
+SELECT %(tenant)s, tick, storage, retrieval, stability, at_risk
+FROM unnest(%(ticks)s, %(storage)s, %(retrieval)s, %(stability)s, %(at_risk)s)
+  AS given (tick, storage, retrieval, stability, at_risk)
+ON CONFLICT DO NOTHING
 """
 
 
-def delete_before(tx: Connection, tenant_id: UUID, tick: int) -> None:
-    """Delete the snapshots of ticks before this one."""
-    tx.execute(_DELETE_BEFORE, {"tenant": tenant_id, "tick": tick})
-
-
-_DELETE_BEFORE: Final = text("DELETE FROM activation_history WHERE tenant_id = :tenant AND tick < :tick")
-
-
-def delete_all(tx: Connection, tenant_id: UUID) -> None:
-    """Delete all snapshots."""
-    tx.execute(_DELETE_ALL, {"tenant": tenant_id})
-
-
-_DELETE_ALL: Final = text("DELETE FROM activation_history WHERE tenant_id = :tenant")
-
-
-def list_history(
-    tx: Connection, tenant_id: UUID, memory_id: UUID, first: int | None, last: int | None
-) -> list[HistoryPoint]:
-    """Return a memory's snapshots in the order of ticks, optionally only from `first` and up to `last`."""
-    values = {"tenant": tenant_id, "memory": memory_id, "first": first, "last": last}
-    return [HistoryPoint(*row) for row in tx.execute(_HISTORY, values)]
-
-
-_HISTORY: Final = text("""
-SELECT tick, storage, retrieval, stability, recorded_at FROM activation_history
-WHERE tenant_id = :tenant AND memory_id = :memory
-  AND (CAST(:first AS bigint) IS NULL OR tick >= :first) AND (CAST(:last AS bigint) IS NULL OR tick <= :last)
-ORDER BY tick
-""")
-
-
-def list_averages(tx: Connection, tenant_id: UUID, limit: int) -> list[TickAverages]:
-    """Return the averages of the newest ticks, in the order of ticks; hidden memories count no more."""
-    rows = [TickAverages(*row) for row in tx.execute(_AVERAGES, {"tenant": tenant_id, "limit": limit})]
-    return rows[::-1]
+def list_averages(tx: Connection, tenant_id: UUID) -> list[TickAverages]:
+    """Return the averages of all ticks that are retained, in order."""
+    return [TickAverages(*row) for row in tx.execute(_AVERAGES, {"tenant": tenant_id})]
 
 
 _AVERAGES: Final = text("""
-SELECT tick, avg(past.retrieval), avg(past.storage), avg(past.stability), count(*) FILTER (WHERE past.retrieval < 0.3)
-FROM activation_history AS past
-JOIN memories AS memory ON memory.tenant_id = past.tenant_id AND memory.memory_id = past.memory_id
-WHERE past.tenant_id = :tenant AND memory.deleted_at IS NULL
-GROUP BY tick ORDER BY tick DESC LIMIT :limit
+SELECT tick, storage, retrieval, stability, at_risk, recorded_at FROM tick_averages
+WHERE tenant_id = :tenant ORDER BY tick
+""")
+
+
+def delete_averages(tx: Connection, tenant_id: UUID, before: int | None = None) -> None:
+    """Delete the averages of ticks before this one, or of all ticks."""
+    tx.execute(_DELETE_AVERAGES, {"tenant": tenant_id, "before": before})
+
+
+_DELETE_AVERAGES: Final = text("""
+DELETE FROM tick_averages WHERE tenant_id = :tenant AND (CAST(:before AS bigint) IS NULL OR tick < :before)
 """)

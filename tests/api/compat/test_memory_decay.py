@@ -288,4 +288,34 @@ def test_erased_memories_leave_no_activation(theirs: Api) -> None:
     with database.tenant(theirs.tenant.tenant_id) as tx:
         row_deletion.remove(tx, theirs.tenant.tenant_id, [UUID(gone)])
     counts = theirs.service.rows("SELECT memory_id, count(*) FROM activation_history GROUP BY memory_id")
-    assert counts == [(UUID(kept), 3)]
+    assert counts == [(UUID(kept), 1)]
+
+
+def test_the_history_follows_uses_and_parameters(theirs: Api) -> None:
+    """Values are derived from few stored states; they must be those that each tick had."""
+    used = store(theirs, "The cat sleeps on the sofa", importance=0.4)
+    seen: dict[int, float] = {}
+
+    def tick(count: int) -> None:
+        theirs.post(f"{AT}/tick", json={"count": count})
+        shown = memory(theirs, used)
+        seen[shown["current_tick"]] = shown["retrieval_score"]
+
+    tick(2)
+    tick(1)
+    theirs.post(f"/v1/memories/{used}/touch")
+    tick(1)
+    tick(3)
+    theirs.put(f"{AT}/admin/decay-params", json={"params": {"lambda_fact": 0.2}})
+    tick(1)
+    tick(2)
+    theirs.patch(f"/v1/memories/{used}", json={"salience": 1.0})
+    tick(2)
+    points = theirs.get(f"{AT}/admin/memories/{used}/history").json()["history"]
+    assert [point["tick"] for point in points] == list(range(1, 13))
+    retrieval = {point["tick"]: point["retrieval_score"] for point in points}
+    assert {number: retrieval[number] for number in seen} == seen
+    stored = theirs.service.one("SELECT count(*) FROM activation_history")
+    assert stored == 4, "the first state, and one for the use, the parameters and the salience"
+    timeline = theirs.get(f"{AT}/admin/history/summary").json()["timeline"]
+    assert {each["tick"]: each["avg_retrieval"] for each in timeline} == retrieval, "the only memory is the average"

@@ -42,7 +42,8 @@ def test_the_requests_of_the_page_are_answered(theirs: Api) -> None:
                 path = word.removeprefix(URL)
         answer = theirs.request(method, path, key=None, **given)
         assert answer.status_code == 200, f"{command}: {answer.text}"
-    assert answer.json()["content"].endswith("/memories/ann.md")
+    listed = theirs.post("/v1/files/view", json={"path": "/memories"}).json()
+    assert listed["content"].endswith("/memories/ann.md")
 
 
 def test_the_function_of_the_page_answers_a_call(theirs: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["DecayEngine"]
+
 
 class DecayEngine:
     """Stand-in for the original's class."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["GeminiEmbeddingProvider"]
+
 
 class GeminiEmbeddingProvider:
     """Stand-in for the original's class."""

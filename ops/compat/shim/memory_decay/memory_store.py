@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["MemoryStore"]
+
 
 class MemoryStore:
     """Stand-in for the original's class."""

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 import httpx
 from fastapi import FastAPI, Request, Response
 
+__all__ = ["create_app"]
+
 TIMEOUT_SECONDS = 120
 
 
