@@ -38,9 +38,10 @@ class Running:
     key: str
 
     @asynccontextmanager
-    async def agent(self, errors: Path, mode: Mode = "auto") -> AsyncIterator[Client]:
+    async def agent(self, errors: Path, mode: Mode = "auto", tools: str = "ebbing") -> AsyncIterator[Client]:
         """A client that starts `ebbing mcp`, whose standard error goes into a file."""
         environment = {"EBBING_API_URL": self.url, "EBBING_API_KEY": self.key, "PATH": os.environ["PATH"]}
+        environment["EBBING_MCP_TOOLS"] = tools
         command = StdioServerParameters(command=sys.executable, args=["-m", "app.cli", "mcp"], env=environment)
         with errors.open("w") as log:
             async with Client(stdio_client(command, errlog=log), mode=mode) as client:
@@ -114,6 +115,46 @@ def test_a_process_runs_every_tool(running: Running, tmp_path: Path, mode: Mode)
     listed = asyncio.run(asyncio.wait_for(talk(), PATIENCE_SECONDS))
     assert called == set(listed) == {tool.name for tool in own_tools.TOOLS}
     assert (tmp_path / "errors").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("tools", "count", "calls"),
+    [
+        (
+            "mnemex",
+            18,
+            [
+                ("save_memory", {"content": "Cleo keeps bees in Linz."}, '"success":true'),
+                ("search_memory", {"query": "bees"}, "Cleo keeps bees in Linz."),
+                ("get_performance_metrics", {}, '"search_memory"'),
+            ],
+        ),
+        (
+            "knowledge_graph",
+            9,
+            [
+                (
+                    "create_entities",
+                    {"entities": [{"name": "Dora", "entityType": "person", "observations": ["Paints boats."]}]},
+                    "Dora",
+                ),
+                ("search_nodes", {"query": "boats"}, '{"name":"Dora","entityType":"person"'),
+            ],
+        ),
+    ],
+)
+def test_a_process_offers_the_set_of_the_settings(
+    running: Running, tmp_path: Path, tools: str, count: int, calls: list[tuple[str, dict[str, Any], str]]
+) -> None:
+    async def talk() -> None:
+        async with running.agent(tmp_path / "errors", tools=tools) as client:
+            assert len((await client.list_tools()).tools) == count
+            for tool, arguments, expected in calls:
+                result = await client.call_tool(tool, arguments, read_timeout_seconds=PATIENCE_SECONDS)
+                assert not result.is_error, text_of(result)
+                assert expected in text_of(result)
+
+    asyncio.run(asyncio.wait_for(talk(), PATIENCE_SECONDS))
 
 
 def test_a_service_that_is_down_is_a_failed_tool_and_not_a_failed_process(running: Running, tmp_path: Path) -> None:

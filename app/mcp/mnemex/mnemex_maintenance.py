@@ -159,7 +159,7 @@ def _promoted(ids: list[str], message: str, *, dry_run: bool) -> Json:
     repeats=True,
 )
 async def gc(backend: Backend, given: mnemex_arguments.Gc) -> Json:
-    """List the memories that meet the policy's conditions of deletion; with dry_run=false, delete them permanently.
+    """List the memories that meet the policy's conditions of deletion. With dry_run=false, start their deletion.
 
     With `archive_instead`, faded memories move to the archive, from which a use brings them back.
     """
