@@ -16,7 +16,7 @@ from app.cli.core.output import AsJson, Url, examples, print_result
 from app.cli.memories.imports import PATH as IMPORTS
 from app.cli.memories.imports import finish_import
 from app.domain.formatting import format_bytes
-from app.domain.privacy.dump_encryption import MAGIC, DumpUnreadable, decrypt, derive_key, encrypt
+from app.domain.imports.dump_encryption import MAGIC, DumpUnreadable, decrypt, derive_key, encrypt
 from app.domain.tiers.encryption import NONCE_BYTES
 
 if TYPE_CHECKING:

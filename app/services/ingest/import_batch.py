@@ -244,7 +244,7 @@ def _store_links(
         places: dict[LinkKey, int] = {}
         for link in links:
             source, target = ends.get(link.source), ends.get(link.target)
-            if source not in locked or target not in locked or source is None or target is None:
+            if source is None or target is None or not {source, target} <= locked:
                 skipped.append((link.place, NO_LINK))
             elif source == target:
                 skipped.append((link.place, TO_ITSELF))

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from app.domain.imports.formats import find_format
 from app.domain.imports.generic import check_mapping
 from app.domain.imports.items import ImportOptions, Reading, find_zone
+from app.domain.privacy.audit_chain import Detail
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.jobs import queue
 from app.services.privacy import import_files
@@ -74,7 +75,7 @@ def finish_upload(file: FileWriter, format_name: str, requested_by: str, *, dry_
         new = Import(file.import_id, uuid4(), *fields)
         imports.add(tx, tenant_id, new)
         jobs.add(tx, new.job_id, tenant_id, KIND, {"import_id": str(new.import_id)}, lone=False)
-        details = {"import": str(new.import_id), "format": format_name, "dry_run": dry_run}
+        details: dict[str, Detail] = {"import": str(new.import_id), "format": format_name, "dry_run": dry_run}
         audit.append(tx, tenant_id, "import_started", requested_by, details=details)
     queue.send_quietly()
     return new

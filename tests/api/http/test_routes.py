@@ -14,26 +14,23 @@ from fastapi.openapi.models import OpenAPI
 
 from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import SupersessionPair
-from app.domain.imports.items import ImportOptions
-from app.domain.jobs import Step
 from app.domain.policy import api_keys
 from app.domain.policy.api_keys import SCOPES
-from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import Extension, NewRequest
 from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
-from app.services.ingest import drain, import_requests
-from app.services.jobs import queue, runner, schedule
-from app.services.privacy import export_requests, legal_holds, request_log
+from app.services.ingest import drain
+from app.services.jobs import schedule
+from app.services.privacy import legal_holds, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
+from tests.api.http.created_objects import a_job, a_key, an_export, an_import
 from tests.api.http.deletable_tenants import another_tenant
 from tests.api.http.route_table import LINKED, OPEN, TABLE
 from tests.service import Service
-from tests.services.job_kinds import set_kind
 
 IDS = (
     *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
@@ -77,18 +74,6 @@ def name_two(api: Api) -> None:
     statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
     for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
         api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
-
-
-def a_key(api: Api) -> str:
-    read = api_keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
-    assert read is not None
-    return read.key_id
-
-
-def a_job(api: Api) -> UUID:
-    with pytest.MonkeyPatch.context() as patched:
-        set_kind(patched, "test", lambda job: Step(0, job.state, finished=True))
-        return queue.create(api.tenant.tenant_id, "test", {})
 
 
 def a_schedule(_: Api) -> str:
@@ -138,19 +123,6 @@ def a_merge(api: Api, status: str) -> UUID:
             memory_id,
         )
     return merge_id
-
-
-def an_export(api: Api) -> UUID:
-    made = export_requests.request_export(api.tenant.tenant_id, NewExport("ann"), "y")
-    api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
-    runner.run_slice(made.job_id)
-    return made.export_id
-
-
-def an_import(api: Api) -> UUID:
-    file = import_requests.begin_upload(api.tenant.tenant_id, "jsonl", ImportOptions())
-    file.write(b"{}")
-    return import_requests.finish_upload(file, "jsonl", "key", dry_run=False).import_id
 
 
 def a_request(api: Api) -> UUID:

@@ -1,0 +1,43 @@
+"""Objects of the caller's tenant that paths of routes name."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from app.domain.imports.items import ImportOptions
+from app.domain.jobs import Step
+from app.domain.policy import api_keys
+from app.domain.privacy.export import NewExport
+from app.services.ingest import import_requests
+from app.services.jobs import queue, runner
+from app.services.privacy import export_requests
+from app.services.tenants import tenants
+from tests.api.caller import Api
+from tests.services.job_kinds import set_kind
+
+
+def a_key(api: Api) -> str:
+    read = api_keys.parse(tenants.issue_key(api.tenant.tenant_id, "another"))
+    assert read is not None
+    return read.key_id
+
+
+def a_job(api: Api) -> UUID:
+    with pytest.MonkeyPatch.context() as patched:
+        set_kind(patched, "test", lambda job: Step(0, job.state, finished=True))
+        return queue.create(api.tenant.tenant_id, "test", {})
+
+
+def an_export(api: Api) -> UUID:
+    made = export_requests.request_export(api.tenant.tenant_id, NewExport("ann"), "y")
+    api.service.rows("UPDATE jobs SET claim = gen_random_uuid() WHERE job_id = %s", made.job_id)
+    runner.run_slice(made.job_id)
+    return made.export_id
+
+
+def an_import(api: Api) -> UUID:
+    file = import_requests.begin_upload(api.tenant.tenant_id, "jsonl", ImportOptions())
+    file.write(b"{}")
+    return import_requests.finish_upload(file, "jsonl", "key", dry_run=False).import_id
