@@ -8,6 +8,7 @@ from app.domain.strength import importance, review
 from app.domain.tiers import tier_decision
 from app.secret_settings import SecretFiles, SecretFileSettings
 from app.services.privacy.export_archive import _Sink
+from app.services.privacy.import_files import _SealedFile
 from app.services.strength import linked_reinforcement
 from app.store.strength import states
 from ops.bench.recall import factory
@@ -41,6 +42,9 @@ linked_reinforcement.list_reached
 linked_reinforcement.strengthen_linked
 # called by zipfile
 _Sink.writable
+# called by io.BufferedReader
+_SealedFile.seekable
+_SealedFile.readinto
 # read by tests
 metrics.read_counters
 tier_decision.fresh_facts
