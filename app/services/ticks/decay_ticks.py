@@ -62,13 +62,13 @@ class TickCall(NamedTuple):
 
     Attributes:
         tick: The tick before the call.
-        count: Number of ticks.
+        ticks: Number of ticks.
         later: Tick of creation of the memories that were submitted for a later tick; until then, they don't decay.
         sums: Sums over all memories after each of the last ticks of the call, as `add_averages` takes them.
     """
 
     tick: int
-    count: int
+    ticks: int
     later: Mapping[UUID, int]
     sums: Floats
 
@@ -170,8 +170,9 @@ def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int 
             continue
         state = _after_ticks(eras[anchor.version], _restored([anchor] * len(ticks)), ticks - anchor.tick)
         columns = (_storage(state), state.retrieval, state.stability)
-        for tick, *activation in zip(ticks.tolist(), *(column.tolist() for column in columns), strict=True):
-            points[tick] = HistoryPoint(tick, *activation, recorded.get(tick, anchor.recorded_at))
+        for tick, storage, retrieval, stability in zip(ticks.tolist(), *columns, strict=True):
+            at = recorded.get(tick, anchor.recorded_at)
+            points[tick] = HistoryPoint(tick, float(storage), float(retrieval), float(stability), at)
     return [points[tick] for tick in sorted(points)]
 
 
@@ -208,7 +209,7 @@ def _advance_page(tx: database.Transaction, tenant_id: UUID, memory_ids: list[UU
     era, held = times.at(now), memory_strength.advance_to_era(held, times, now)
     waiting = np.array([max(call.later.get(memory_id, 0) - call.tick - 1, 0) for memory_id in held.ids], np.int64)
     _record_changed(tx, tenant_id, held, era, call, waiting)
-    count, sums = call.count, call.sums
+    count, sums = call.ticks, call.sums
     state = _after_ticks(era, held.state, np.clip(count - len(sums) - waiting, 0, None))
     for place in range(len(sums)):
         state = _after_ticks(era, state, waiting < count - len(sums) + place + 1)
@@ -233,7 +234,7 @@ def _record_changed(
     Args:
         waiting: For each memory, the number of ticks of the call before its decay begins.
     """
-    rows = np.flatnonzero(waiting < call.count)
+    rows = np.flatnonzero(waiting < call.ticks)
     latest = activation_history.read_latest(tx, tenant_id, [held.ids[row] for row in rows])
     known = np.array([row for row in rows if held.ids[row] in latest], np.intp)
     former = [latest[held.ids[row]] for row in known]
@@ -249,9 +250,16 @@ def _record_changed(
 
 def _anchors(held: StoredStates, ticks: npt.NDArray[np.int64], version: int, rows: npt.NDArray[np.intp]) -> TickAnchors:
     state = held.state
-    columns = (_storage(state), state.retrieval, state.stability, state.salience, state.kind)
-    versions = np.full(len(rows), version)
-    return TickAnchors([held.ids[row] for row in rows], ticks[rows], *(column[rows] for column in columns), versions)
+    return TickAnchors(
+        [held.ids[row] for row in rows],
+        ticks[rows],
+        _storage(state)[rows],
+        state.retrieval[rows],
+        state.stability[rows],
+        state.salience[rows],
+        state.kind[rows],
+        np.full(len(rows), version),
+    )
 
 
 def _restored(anchors: Sequence[TickAnchor]) -> State:
