@@ -61,7 +61,8 @@ def main() -> int:
         folder = Path(name)
         build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", name, str(ROOT / "client")]
         subprocess.run([sys.executable, *PIP, *build], check=True)
-        return 0 if all([run_tests(version, folder) for version in VERSIONS]) else 1
+        passed = [run_tests(version, folder) for version in VERSIONS]
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":
