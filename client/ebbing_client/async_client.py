@@ -107,7 +107,7 @@ class AsyncEbbing:
         try:
             await asyncio.shield(pause)
         except asyncio.CancelledError:
-            pause.add_done_callback(lambda done: done.exception() or sender.resume())
+            pause.add_done_callback(lambda done: sender.resume() if done.exception() is None else None)
             raise
         try:
             await asyncio.to_thread(sender.purge, subject, thread)
