@@ -103,7 +103,12 @@ class AsyncEbbing:
         if self._writer is None or options.get("dry_run") or (subject is None and thread is None):
             return await self.send(call)
         sender = self._writer.sender
-        await asyncio.to_thread(sender.pause, self._timeout)
+        pause = asyncio.create_task(asyncio.to_thread(sender.pause, self._timeout))
+        try:
+            await asyncio.shield(pause)
+        except asyncio.CancelledError:
+            pause.add_done_callback(lambda done: sender.resume() if done.exception() is None else None)
+            raise
         try:
             await asyncio.to_thread(sender.purge, subject, thread)
             return await self.send(call)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final, TypeAlias
 
@@ -43,7 +43,7 @@ class Record:
     """
 
     id: str
-    content: bytes
+    content: bytes = field(repr=False)
 
     @property
     def body(self) -> dict[str, Any]:

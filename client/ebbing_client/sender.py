@@ -258,7 +258,7 @@ class Sender:
             self._store.reject(batch.records[0], str(failure))
             self._refused += 1
             self._refusal = self._refusal or failure
-            log.warning("the service refused a buffered memory: %s", failure)
+            log.warning("the service refused a buffered memory, see `rejected()`: %s", type(failure).__name__)
         else:
             self._postpone(failure)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from ebbing_client import (
+    AsyncEbbing,
     ClientClosed,
     Ebbing,
     Invalid,
@@ -267,6 +269,22 @@ def test_options_out_of_range_are_errors(door: Gate) -> None:
     for options in wrong:
         with pytest.raises(Misconfigured, match=next(reversed(options))):
             Ebbing(door.url, "k", **options)
+
+
+def test_a_cancelled_forget_lets_the_writes_go_on(tmp_path: Path, door: Gate) -> None:
+    async def use() -> None:
+        async with AsyncEbbing(door.url, "k", spool=tmp_path / "spool", timeout=PATIENCE_SECONDS) as client:
+            await client.add("tea", subject="ann")
+            forgetting = asyncio.create_task(client.forget("bob"))
+            await asyncio.sleep(0)
+            forgetting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await forgetting
+            door.answers = [ACCEPTED] * 100
+            await client.flush()
+            assert client.pending == 0
+
+    asyncio.run(use())
 
 
 EXIT = """
