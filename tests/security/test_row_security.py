@@ -33,6 +33,7 @@ DRAIN_MAY = {
     "envelopes": {"SELECT", "INSERT"},
     "memories": {"INSERT"},
     "memory_state": {"INSERT"},
+    "imports": {"SELECT", "UPDATE"},  # the position, in the transaction of their COPY; no text, no name
     "dead_letters": {"SELECT", "INSERT"},  # one column, see below
     "scores": {"SELECT"},  # one column, see below
     "self_test_runs": {"SELECT"},  # numbers only
@@ -245,6 +246,11 @@ OTHERS = (
         "exports",
         "export_id, kind, status, law, requested_at, requested_by, job_id, expires_at",
         "gen_random_uuid(), 'access', 'running', 'user', now(), 'x', gen_random_uuid(), now()",
+    ),
+    (
+        "imports",
+        "import_id, job_id, format, dry_run, status, requested_at, requested_by, size_bytes, objects",
+        "gen_random_uuid(), gen_random_uuid(), 'jsonl', false, 'running', now(), 'x', 1, '{}'",
     ),
     (
         "privacy_requests",

@@ -24,11 +24,12 @@ from app.settings import settings
 from app.store.ingest.imports import Import
 
 router = APIRouter(prefix="/v1/imports", tags=["imports"])
+_LINE: Final = '{"text": "Ann prefers green tea", "subject": "ann", "uses": 3}'
 _FILE: Final = {
     "requestBody": {
         "required": True,
         "description": "The file, as it is.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": _LINE}},
     }
 }
 
