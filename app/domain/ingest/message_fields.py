@@ -1,4 +1,4 @@
-"""Refuse fields of a memory in chat messages: ignoring them would store the memory without what the caller asked for.
+"""Refuse fields of a memory in chat messages: if they were ignored, the memory would lack their values.
 
 Fields of other APIs, such as `tool_calls` or `refusal`, are ignored, so that applications can send the messages that
 they exchange with a model.
@@ -26,7 +26,7 @@ _EMPTY: Final = (b"null", b"[]")
 
 _Fields = msgspec.defstruct(
     "_Fields",
-    [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in REFUSED],  # type: ignore[arg-type]  # a union
+    [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in REFUSED],
     frozen=True,
 )
 
