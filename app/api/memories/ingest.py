@@ -24,7 +24,7 @@ from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import InvalidHeader, header, read
 from app.clients.redis.stream import StreamWriter
-from app.domain.ingest import bodies
+from app.domain.ingest import bodies, message_fields
 from app.domain.ingest.bodies import Body
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.json_input import Format
@@ -171,6 +171,8 @@ class Ingest:
     async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
         """Decode and validate the memories in a body."""
         given = bodies.read(body, form, None)
+        if given.messages is not None:
+            message_fields.check_message_fields(body)
         bodies.check_future(given, datetime.now(UTC))
         memories, most = given.memories, settings().request_memories_max
         if given.messages is not None and given.messages > most:

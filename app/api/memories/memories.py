@@ -138,8 +138,8 @@ def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response
 
     `next_change` is the next tier change if the memory isn't used, or null. `holds` lists legal holds; their reasons
     are shown only to keys with the scope `privacy`. `supersedes` lists the superseded memories with status (`active`,
-    `waiting` for a memory with that id, or `rejected`) and reason. `corrects` and `corrected_by` list the memories on
-    either side of a correction.
+    `waiting` for a memory with that id, or `rejected`) and reason, and `superseded_by` the memories that supersede this
+    one. `corrects` and `corrected_by` list the memories on either side of a correction.
     """
     found = explanation.explain_tier(caller.tenant_id, memory_id, as_of)
     return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
@@ -210,7 +210,7 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
     ]
     return {
         "id": found.memory_id,
-        **responses.pick(found, "as_of", "tier", "corrects", "corrected_by"),
+        **responses.pick(found, "as_of", "tier", "superseded_by", "corrects", "corrected_by"),
         "wanted": found.verdict.tier,
         "rule": found.verdict.rule,
         "why": found.verdict.why,

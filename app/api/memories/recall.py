@@ -21,14 +21,16 @@ router = APIRouter(prefix="/v1", tags=["search"])
 def bring(caller: Reader, request: Annotated[RecallRequest, Depends(json_body(RecallRequest))]) -> Response:
     """Return the relevant memories, and a `text` with them for your prompt, within a token budget.
 
-    Recall does not reinforce memories: report the `ids` that were used with `POST /v1/observations`.
+    Each memory exceeds one of the `thresholds`: `least` if you set it, otherwise the policy's, by field. With
+    `explain`, each memory names the one that it exceeds. Recall does not reinforce memories: report the `ids` that were
+    used with `POST /v1/observations`.
     """
     started = time.perf_counter()
     brought = recall_memories(caller.tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     shown = {
-        **responses.pick(brought, "memories", "ids", "tokens"),
+        **responses.pick(brought, "memories", "ids", "tokens", "thresholds"),
         "text": brought.context,
         "context": brought.context,  # deprecated name of `text`
         "took_ms": round(took * 1000, 2),

@@ -133,8 +133,9 @@ A chat is an object with the field `messages` in the usual chat format: each mes
 optionally a `name`. Every message with text becomes a memory with this role, the `name` as its speaker and a separate
 id, in the order of the messages. Roles are user, assistant, system and tool; `human` is stored as user, `ai`, `bot`
 and `model` as assistant, `developer` as system, `function` as tool. Other fields of the object, such as `thread`,
-`subject` or `tags`, apply to every message; a message's own `occurred_at` takes precedence. Other fields of a message,
-such as `tool_calls`, are ignored.
+`subject` or `tags`, apply to every message; a message's own `occurred_at` takes precedence. A message
+with any other field of a memory, such as `supersedes`, is refused; `metadata`, and fields of other APIs such as
+`tool_calls`, are ignored.
 
 `content` is a string or a list of parts. Parts of the types text, input_text and output_text are stored, joined by a
 newline; `left_out` counts the other parts by type for each message. Messages without text, such as tool calls, aren't

@@ -10,12 +10,10 @@ import typer
 from app.cli.core.calls import call
 from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json
+from app.domain.formatting import format_number
 
 router = typer.Typer()
 
-_NOTHING: Final = (
-    "no memory is relevant enough (policy recall.relevance_above): try `ebbing search`, or --least 0 for the best ones"
-)
 NEWEST: Final = 100
 """Maximum number of messages sent; older ones are dropped."""
 
@@ -47,8 +45,9 @@ def recall(
             "--least",
             min=0,
             max=1,
-            help="Minimum relevance, 0 to 1; 0 returns the best matches even if none is relevant. Default: set by the "
-            "policy.",
+            help="Minimum relevance, 0 to 1, in place of all thresholds of the policy, whose thresholds for questions "
+            "are low: 0.05 can return fewer memories than the default. 0 returns the best matches even if none is "
+            "relevant.",
         ),
     ] = None,
     budget: Annotated[
@@ -66,7 +65,11 @@ def recall(
     after: After = None,
     before: Before = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the features behind each memory's relevance, below the text.")
+        bool,
+        typer.Option(
+            "--explain",
+            help="Below the text, show the threshold that each memory exceeds and the features behind its relevance.",
+        ),
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -101,10 +104,24 @@ def recall(
     if brought["context"]:
         typer.echo(brought["context"])
     else:
-        typer.echo(_NOTHING if not brought["memories"] else "no memory fits the budget: raise --budget", err=True)
+        nothing = "no memory fits the budget: raise --budget"
+        typer.echo(nothing if brought["memories"] else _describe_nothing(brought["thresholds"]), err=True)
     if explain:
         for line in _explanation(brought["memories"]):
             typer.echo(line)
+
+
+def _describe_nothing(thresholds: Mapping[str, float]) -> str:
+    """Return why no memory was recalled, and what to try next."""
+    names = " or ".join(map(_describe_threshold, thresholds.items()))
+    advice = "lower it" if "least" in thresholds else "--least 0 for the best ones"
+    return f"no memory is relevant enough to exceed {names}: try `ebbing search`, or {advice}"
+
+
+def _describe_threshold(threshold: tuple[str, float]) -> str:
+    """Return the name of a threshold's option or policy field, and its relevance."""
+    name, above = threshold
+    return f"{'--least' if name == 'least' else name} ({format_number(above)})"
 
 
 def _explanation(memories: list[dict[str, Any]]) -> Iterator[str]:
@@ -112,7 +129,8 @@ def _explanation(memories: list[dict[str, Any]]) -> Iterator[str]:
     for memory in memories:
         why = memory["explain"]
         yield ""
-        yield f"{memory['id']}  relevance {memory['relevance']:.3f}"
+        passed = _describe_threshold((why["threshold"]["name"], why["threshold"]["above"]))
+        yield f"{memory['id']}  relevance {memory['relevance']:.3f}, exceeds {passed}"
         yield f"    of the conversation  open {why['open']:.3f}  {_features(why['conversation'])}".rstrip()
         yield f"    of the memory        worth {why['worth']:.3f}  {_features(why['memory'])}".rstrip()
         if why.get("importance"):

@@ -22,8 +22,8 @@ Tags = Annotated[
     list[str] | None,
     typer.Option(
         "--tag",
-        help="Tag of the context of the use. With the profile mnemex, a use whose tags hardly overlap with the "
-        "memory's tags strengthens it more. Repeatable.",
+        help="Topic in which the memory was used, such as cooking. With the profile mnemex, a use whose tags "
+        "hardly overlap with the memory's tags strengthens it more. Repeatable.",
     ),
 ]
 Boost = Annotated[bool, typer.Option("--boost", help="Also raise the memory's strength multiplier (profile mnemex).")]

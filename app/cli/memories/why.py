@@ -21,10 +21,17 @@ LABELS: Final = {
     "expires_as": "expiry category",
     "expires_after_days": "retention period",
     "expires_by_risk": "expires by risk",
-    "keep_above": "kept above",
-    "keep_shift": "shift by uses",
+    "keep_above": "keep threshold",
+    "keep_shift": "chance change by uses",
+    "salience_source": "salience by",
 }
 """Labels of numbers whose name doesn't explain itself."""
+SALIENCE_SOURCES: Final = {
+    "heuristic": "rules",
+    "llm": "a model",
+    "caller": "the caller",
+    "consolidation": "the sources of the summary",
+}
 
 
 @router.command(epilog=examples("ebbing why ID", "ebbing why ID --as-of 2027-01-01", "ebbing why ID --json"))
@@ -42,7 +49,7 @@ def why(
         return
     wanted = "" if found["wanted"] == found["tier"] else f", moving to {found['wanted']}"
     numbers = dict(_describe_number(*each) for each in _select_numbers(found["numbers"]).items())
-    width = max(map(len, ("rule", "supersedes", "corrected by", *numbers))) + 3
+    width = max(map(len, ("rule", "superseded by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
     if keep := found.get("keep"):
@@ -57,6 +64,8 @@ def why(
     for named in found.get("supersedes", []):
         other = plain(named["named"]) if named["named"] is not None else named["superseded_id"]
         typer.echo(f"{'supersedes':<{width}}{other}: {named['why']}")
+    for newer in found.get("superseded_by", []):
+        typer.echo(f"{'superseded by':<{width}}{newer}: searches return only the newer memory")
     for name in ("corrects", "corrected_by"):
         for other in found.get(name, []):
             typer.echo(f"{name.replace('_', ' '):<{width}}{other}")
@@ -65,10 +74,15 @@ def why(
 
 
 def _select_numbers(numbers: dict[str, object]) -> dict[str, object]:
-    """Return the numbers that are known and apply; the time since the last restore only after one."""
+    """Return the numbers that are known and apply.
+
+    The time since the last restore applies only after one, and the shift of the keep chance by uses only if it isn't 0.
+    """
     shown = {name: value for name, value in numbers.items() if value is not None and value is not False}
     if shown.get("back_days") == shown.get("age_days"):
         shown.pop("back_days", None)
+    if shown.get("keep_shift") == 0:
+        del shown["keep_shift"]
     return shown
 
 
@@ -92,6 +106,8 @@ def _describe_rating(rating: dict[str, Any]) -> str:
 def _describe_number(name: str, value: object) -> tuple[str, str]:
     """Return the label and the text of a number; days become a duration."""
     label = LABELS.get(name, name.removesuffix("_days").replace("_", " "))
+    if name == "salience_source":
+        return label, SALIENCE_SOURCES.get(str(value), plain(value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return label, "yes" if value is True else plain(value)
     return label, format_span(value * DAY) if name.endswith("_days") else format_number(value)

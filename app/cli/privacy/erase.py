@@ -37,7 +37,7 @@ RecordedRequest = Annotated[
     str | None,
     typer.Option(
         "--request",
-        help="ID of a request in the log (`ebbing privacy record`), which is carried out with its law and deadline.",
+        help="Carry out this recorded request (`ebbing privacy record`): its law and deadline apply.",
         metavar="ID",
     ),
 ]

@@ -53,8 +53,8 @@ def accept_queue(
 ) -> None:
     """Accept the current Redis as the queue. Accepted requests that are neither in it nor in PostgreSQL are lost.
 
-    Also marks the losses shown by `ebbing queue` as known. Check EBBING_REDIS_URL first: another installation that uses
-    this Redis would then be refused.
+    Also marks the losses shown by `ebbing queue` as known. If another installation uses this Redis, accepting it here
+    locks that installation out: check EBBING_REDIS_URL first.
     """
     if not yes:
         confirm("Accept this Redis? Requests that are neither in it nor in PostgreSQL are lost.")

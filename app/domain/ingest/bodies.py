@@ -52,7 +52,9 @@ class ContentPart(msgspec.Struct, frozen=True, gc=False):
 
 @precompile
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
-    """A chat message in the format of chat applications; other fields are ignored.
+    """A chat message in the format of chat applications.
+
+    Other fields are ignored, except fields of a memory, such as `tags`: `message_fields` refuses these.
 
     Attributes:
         role: user, assistant, system or tool; `human` is stored as user, `ai`, `bot` and `model` as assistant,
@@ -311,7 +313,7 @@ def _read_messages(body: bytes) -> Body:
     if (refusal := faults.refusal()) is not None:
         raise refusal
     if not memories:
-        raise Invalid(errors=[FieldError("messages", "has no message with text")])
+        raise Invalid(errors=[FieldError("messages", "has no message with text in `content`")])
     _check_shared(chat, len(memories))
     return Body(memories, len(chat.messages), skipped, left_out)
 

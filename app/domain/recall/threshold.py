@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.domain.recall.conversation_features import ConversationFeatures
 from app.domain.recall.parameters import Recall
@@ -11,12 +11,26 @@ SHARE_OF_BEST: Final = 0.45
 """Least share of the best memory's relevance that the other memories must have."""
 RISE: Final = 3.75
 """Highest `SHARE_OF_BEST` per unit of the policy's threshold, so that a threshold of 0 admits all memories."""
+USUAL: Final = "recall.relevance_above"
+"""Name of the threshold for other messages than questions about a person; only this one rises with the best memory."""
+
+
+class Threshold(NamedTuple):
+    """A relevance that a memory must exceed.
+
+    Attributes:
+        name: `least` if the request sets it, otherwise the field of the policy.
+        above: The relevance, 0 to 1.
+    """
+
+    name: str
+    above: float
 
 
 def relevance_threshold(
     least: float | None, rules: Recall, form: ConversationFeatures, *, has_single_message: bool
-) -> float:
-    """Return the relevance, 0 to 1, that a memory must exceed; some questions have a lower threshold.
+) -> Threshold:
+    """Return the relevance that a memory must exceed; some questions have a lower threshold.
 
     If relevance rests on several messages, the lower threshold applies to questions about a person by name. For a
     single message it also applies to questions about the user that don't ask for world knowledge.
@@ -26,22 +40,24 @@ def relevance_threshold(
         least: Threshold set by the request, which replaces the thresholds of the policy.
     """
     if least is not None:
-        return least
+        return Threshold("least", least)
     if form.asks_about_person or _asks_about_user(form, has_single_message=has_single_message):
-        return min(rules.relevance_above, rules.relevance_above_for_questions)
-    return rules.relevance_above
+        for_questions = rules.relevance_above_for_questions
+        if for_questions < rules.relevance_above:
+            return Threshold("recall.relevance_above_for_questions", for_questions)
+    return Threshold(USUAL, rules.relevance_above)
 
 
 def best_threshold(
     least: float | None, rules: Recall, form: ConversationFeatures, *, has_single_message: bool
-) -> float | None:
+) -> Threshold | None:
     """Return the relevance that the search's first result must exceed to be recalled even if it is below the threshold.
 
     None means that it isn't recalled then. A question about the user usually has an answer among the memories, which is
     usually the first result.
     """
     if least is None and not form.asks_about_person and _asks_about_user(form, has_single_message=has_single_message):
-        return rules.best_above_for_questions
+        return Threshold("recall.best_above_for_questions", rules.best_above_for_questions)
     return None
 
 

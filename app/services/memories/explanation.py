@@ -24,6 +24,8 @@ from app.services.enrichment.keep_explanation import KeepExplanation
 from app.services.storage import lookup
 from app.services.storage.lookup import Missing, Pending
 from app.services.strength import memory_strength
+from app.store.consolidation import supersessions
+from app.store.consolidation.supersessions import MemorySupersessions
 from app.store.core import database
 from app.store.enrichment import corrections, rating_comparison
 from app.store.enrichment.rating_comparison import StoredRating
@@ -66,6 +68,7 @@ class TierExplanation:
             known. Its rule may differ from that of `verdict`, as after a grace period.
         holders: Legal holds that cover the memory, oldest first.
         supersedes: The outcomes of the memory's `supersedes` fields, including unresolved ones.
+        superseded_by: Newer memories that supersede this memory, oldest first; searches return only these.
         corrects: Earlier memories that this memory corrects.
         corrected_by: Later memories that correct this memory.
         keep: The chance that the memory should be kept, by the rules; None if they didn't score it.
@@ -82,6 +85,7 @@ class TierExplanation:
     lasting: TierVerdict | None
     holders: list[MemoryHold]
     supersedes: list[SupersessionOutcome]
+    superseded_by: list[UUID]
     corrects: list[UUID]
     corrected_by: list[UUID]
     keep: KeepExplanation | None
@@ -115,6 +119,7 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
         }
         holders = holds.list_by_memory(tx, tenant_id, stored.ids).get(stored.ids[0], [])
         corrects, corrected_by = corrections.list_around(tx, tenant_id, stored.ids[0])
+        around = supersessions.list_around(tx, tenant_id, stored.ids).get(stored.ids[0], MemorySupersessions())
         keep = keep_explanation.explain(tx, tenant_id, stored.ids[0])
         rating = rating_comparison.read(tx, tenant_id, stored.ids[0])
     supersession_outcomes = supersession.list_outcomes(tenant_id, [memory.memory_id])
@@ -123,7 +128,7 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
     tier = DECAY_TIERS[simulated.standing.tiers[0]]
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change, lasting = simulated.find_next_change(verdict)
-    related = (holders, supersession_outcomes, corrects, corrected_by, keep, rating)
+    related = (holders, supersession_outcomes, around.superseded_by, corrects, corrected_by, keep, rating)
     return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, lasting, *related)
 
 

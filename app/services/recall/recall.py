@@ -14,7 +14,7 @@ from app.domain.policy.policy import Policy
 from app.domain.recall.context import build_context, find_distinct
 from app.domain.recall.focus import find_focus, needs_context, stands_alone
 from app.domain.recall.request import Recalled, RecallRequest
-from app.domain.recall.threshold import best_threshold, raise_threshold, relevance_threshold
+from app.domain.recall.threshold import USUAL, Threshold, best_threshold, raise_threshold, relevance_threshold
 from app.domain.search.request import SearchResult
 from app.domain.text import tokens
 from app.domain.text.highlight import find_highlights, join_excerpt
@@ -36,20 +36,24 @@ class RecalledContext:
         context: The memories that fit the token budget, as one text; empty if none fits.
         ids: Ids of the memories in the context, best first.
         tokens: Upper estimate of the number of tokens in the context.
+        thresholds: The relevances that memories had to exceed, by `least` or the policy's field; before the best memory
+            raises `recall.relevance_above`.
     """
 
     memories: list[Recalled]
     context: str
     ids: list[UUID]
     tokens: int
+    thresholds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """A candidate that a window picked."""
+    """A candidate that a window picked because its relevance exceeds a threshold."""
 
     window: JudgedWindow
     place: int
+    passed: Threshold
 
     @property
     def result(self) -> SearchResult:
@@ -76,7 +80,7 @@ class _Pick:
         return self.window.policy.recall.review_boost if self.window.due[self.place] else 1.0
 
 
-_NOTHING: Final = RecalledContext([], "", [], 0)
+_NOTHING: Final = RecalledContext([], "", [], 0, {})
 
 
 def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> RecalledContext:
@@ -98,39 +102,52 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     policy, form = windows[0].policy, windows[0].form
     if len(focus) > 1 and stands_alone(focus[0], form):
         windows.append(judge_window(tenant_id, request, focus[:1], policy))
-    picks = [pick for window in windows for pick in _pick_relevant(window, request, is_whole=len(turns) == 1)]
+    thresholds: dict[str, float] = {}
+    picks = [
+        pick for window in windows for pick in _pick_relevant(window, request, thresholds, is_whole=len(turns) == 1)
+    ]
     # An earlier topic may only add memories where the focus alone has none.
     if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
         windows.append(judge_window(tenant_id, request, turns, policy))
-        picks += _pick_relevant(windows[-1], request, is_whole=False)
-    return _build_answer(tenant_id, request, windows, picks)
+        picks += _pick_relevant(windows[-1], request, thresholds, is_whole=False)
+    return _build_answer(tenant_id, request, windows, picks, thresholds)
 
 
-def _pick_relevant(window: JudgedWindow, request: RecallRequest, *, is_whole: bool) -> list[_Pick]:
-    """Return the candidates above the threshold of their window, best first.
+def _pick_relevant(
+    window: JudgedWindow, request: RecallRequest, thresholds: dict[str, float], *, is_whole: bool
+) -> list[_Pick]:
+    """Return the candidates above a threshold of their window, best first, and add the window's thresholds.
 
     A question about its speaker usually has an answer among the memories. Such a question also gets the first result of
     the search, unless other messages surround it and it has a candidate above the threshold: low relevances hardly
     tell candidates apart, while the order of the search uses more evidence.
 
     Args:
+        thresholds: The thresholds of all windows so far, by name.
         is_whole: True if the request has no other message.
     """
     rules, relevance = window.policy.recall, window.relevance
     order = np.argsort(-relevance * np.where(window.due, rules.review_boost, 1.0), kind="stable").tolist()
-    threshold = relevance_threshold(request.least, rules, window.form, has_single_message=window.is_single)
-    if request.least is None and threshold == rules.relevance_above:
-        threshold = raise_threshold(threshold, float(relevance.max(initial=0.0)))
-    above = [place for place in order if relevance[place] > threshold]
+    usual = relevance_threshold(request.least, rules, window.form, has_single_message=window.is_single)
+    thresholds[usual.name] = usual.above
+    if usual.name == USUAL:
+        usual = Threshold(USUAL, raise_threshold(usual.above, float(relevance.max(initial=0.0))))
+    picks = [_Pick(window, place, usual) for place in order if relevance[place] > usual.above]
     best = best_threshold(request.least, rules, window.form, has_single_message=window.is_single)
-    if best is not None and (is_whole or not above):
-        first = next((place for place in range(len(window.candidates)) if relevance[place] > best), None)
-        above += [] if first is None or first in above else [first]
-    return [_Pick(window, place) for place in above]
+    if best is not None and (is_whole or not picks):
+        thresholds[best.name] = best.above
+        first = next((place for place in range(len(window.candidates)) if relevance[place] > best.above), None)
+        if first is not None and all(first != pick.place for pick in picks):
+            picks.append(_Pick(window, first, best))
+    return picks
 
 
 def _build_answer(
-    tenant_id: UUID, request: RecallRequest, windows: Sequence[JudgedWindow], picks: Sequence[_Pick]
+    tenant_id: UUID,
+    request: RecallRequest,
+    windows: Sequence[JudgedWindow],
+    picks: Sequence[_Pick],
+    thresholds: Mapping[str, float],
 ) -> RecalledContext:
     """Return the picked memories, best first, each as the window judged it in which it is most relevant."""
     policy = windows[0].policy
@@ -144,7 +161,7 @@ def _build_answer(
     )
     chosen = ordered[: request.limit or policy.recall.most]
     if not chosen:
-        return _NOTHING
+        return RecalledContext([], "", [], 0, thresholds)
     weights: dict[str, float] = {}
     for word in [word for window in reversed(windows) for word in window.words]:
         weights[word.spelling] = word.weight
@@ -162,7 +179,7 @@ def _build_answer(
     text, in_context = build_context(
         memories, shown, request.token_budget or policy.recall.token_budget, policy.time_zone
     )
-    return RecalledContext(memories, text, [memory.id for memory in in_context], tokens.count(text))
+    return RecalledContext(memories, text, [memory.id for memory in in_context], tokens.count(text), thresholds)
 
 
 def _rerank(tenant_id: UUID, query: str, found: Sequence[_Pick], policy: Policy) -> list[_Pick]:
@@ -183,12 +200,13 @@ def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
 
 
 def _explained(pick: _Pick) -> dict[str, Any]:
-    """Return the openness, the worth, its factor by form, the features behind relevance, and the importance."""
+    """Return the exceeded threshold, the openness, the worth, the features behind them, and the importance."""
     window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {
         field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)
     }
     return {
+        "threshold": pick.passed._asdict(),
         "open": judged.openness,
         "worth": float(judged.worths[place]),
         "knowledge": float(judged.knowledge[place]),

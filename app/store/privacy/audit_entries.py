@@ -123,7 +123,7 @@ ORDER BY seq DESC LIMIT :limit
 
 
 def find_actor(tx: Connection, tenant_id: UUID, act: str, target: str, until: datetime) -> str | None:
-    """Return the key of the latest manual action on a target, up to a time; None if there is none."""
+    """Return the id of the API key that last acted by hand on a target, up to a time; None if none did."""
     return tx.execute(_ACTOR, {"tenant": tenant_id, "act": act, "target": target, "until": until}).scalar_one_or_none()
 
 

@@ -127,6 +127,14 @@ def test_what_is_wrong_is_a_422_that_names_the_field(api: Api, body: Any, media_
     assert api.service.backlog() == {}
 
 
+def test_a_message_with_fields_of_a_memory_is_refused_and_nothing_is_stored(api: Api) -> None:
+    [old] = api.remember("I play the drums")
+    bought = {"role": "user", "content": "I bought a new guitar yesterday.", "supersedes": str(old), "tags": ["music"]}
+    refused = api.post("/v1/memories", json={"messages": [bought, {"role": "user", "content": "Bye", "refusal": None}]})
+    assert (refused.status_code, set(fields(refused))) == (422, {"messages[0].supersedes", "messages[0].tags"})
+    assert api.service.backlog()["entries"] == 0
+
+
 def test_an_array_of_memories_takes_roles(api: Api) -> None:
     ids = api.remember({"text": "one", "role": "tool"}, {"text": "two", "speaker": "assistant"}, {"text": "three"})
     assert [each["role"] for each in shown(api, ids)] == ["tool", "assistant", None]

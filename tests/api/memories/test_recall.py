@@ -55,13 +55,15 @@ def test_the_ids_of_an_empty_answer_may_be_observed_too(api: Api) -> None:
 
 def test_a_request_may_set_the_bar_and_see_why(api: Api) -> None:
     [memory_id, *_] = api.remember("Orla is allergic to walnuts", "Walnuts are stored in the shed")
-    assert bring(api, messages=["ok then, walnuts"], least=1)["memories"] == []
+    refused = bring(api, messages=["ok then, walnuts"], least=1)
+    assert (refused["memories"], refused["thresholds"]) == ([], {"least": 1.0})
     best = bring(api, messages=["ok then, walnuts"], least=0, limit=1, explain=True)
     [found] = best["memories"]
     assert best["ids"] == [found["id"]]
     assert found["highlight"] == found["text"]
     assert found["explain"]["conversation"]["chatting"] == 0.5
     assert found["explain"]["memory"]["near"] > 0
+    assert found["explain"]["threshold"] == {"name": "least", "above": 0.0}
     [answered] = bring(api, limit=1)["memories"]
     assert (answered["id"], answered["explain"]) == (memory_id, None)
 
@@ -69,7 +71,8 @@ def test_a_request_may_set_the_bar_and_see_why(api: Api) -> None:
 def test_nothing_in_mind_is_an_answer(api: Api) -> None:
     brought = bring(api)
     assert brought.pop("took_ms") > 0
-    assert brought == {"memories": [], "text": "", "context": "", "ids": [], "tokens": 0}
+    usual = {"recall.relevance_above": 0.12}
+    assert brought == {"memories": [], "text": "", "context": "", "ids": [], "tokens": 0, "thresholds": usual}
 
 
 def test_bad_messages_are_refused_by_name(api: Api) -> None:

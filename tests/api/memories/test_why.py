@@ -83,3 +83,19 @@ def test_a_correction_is_told_at_both_ends_and_on_the_command_line(api: Api) -> 
     assert any(
         line.startswith("supersedes") and "nowhere: no memory with this name is stored" in line for line in shown
     )
+
+
+def test_a_superseded_memory_names_the_newer_one_over_http_and_on_the_command_line(api: Api) -> None:
+    [old] = api.remember("My car is a blue Fiat.")
+    [new] = api.remember({"text": "My car is a red Volvo.", "supersedes": old})
+    older, newer = (api.get(f"/v1/memories/{memory_id}/why").json() for memory_id in (old, new))
+    assert (older["superseded_by"], newer["superseded_by"]) == ([new], [])
+    stub = Stub()
+    try:
+        stub.replies[f"GET /v1/memories/{old}/why"] = Reply(200, older)
+        api.service.configure(api_url=stub.url, api_key="ebb_stub")
+        shown = CliRunner().invoke(app, ["why", str(old)]).stdout
+    finally:
+        stub.close()
+    [line] = [line.split() for line in shown.splitlines() if line.startswith("superseded")]
+    assert line == ["superseded", "by", f"{new}:", "searches", "return", "only", "the", "newer", "memory"]

@@ -15,6 +15,7 @@ BROUGHT: dict[str, Any] = {
     "context": "<memories>\n[0190] 2026-05-04 Mint tea\n</memories>",
     "ids": ["0190"],
     "tokens": 30,
+    "thresholds": {"recall.relevance_above": 0.12},
     "took_ms": 3.1,
 }
 
@@ -68,15 +69,39 @@ def test_nothing_to_print_is_said_and_no_failure(cli: Cli, api: Stub, memories: 
     assert shown in done.err
 
 
+@pytest.mark.parametrize(
+    ("thresholds", "shown"),
+    [
+        ({"least": 0.5}, "no memory is relevant enough to exceed --least (0.5): try `ebbing search`, or lower it"),
+        (
+            {"recall.relevance_above_for_questions": 0.03, "recall.best_above_for_questions": 0.005},
+            "exceed recall.relevance_above_for_questions (0.03) or recall.best_above_for_questions (0.005): try",
+        ),
+    ],
+)
+def test_nothing_relevant_names_the_thresholds_that_applied(
+    cli: Cli, api: Stub, thresholds: object, shown: str
+) -> None:
+    api.replies["POST /v1/recall"] = Reply(200, BROUGHT | {"memories": [], "context": "", "thresholds": thresholds})
+    assert shown in cli("recall", "tea").err
+
+
 def test_an_explanation_shows_what_makes_up_a_relevance(cli: Cli, api: Stub) -> None:
-    explain = {"open": 0.9, "worth": 0.75, "conversation": {"question": 1.0, "rare": 0.0}, "memory": {"words": 2.5}}
+    threshold = {"name": "recall.best_above_for_questions", "above": 0.005}
+    explain = {
+        "threshold": threshold,
+        "open": 0.9,
+        "worth": 0.75,
+        "conversation": {"question": 1.0, "rare": 0.0},
+        "memory": {"words": 2.5},
+    }
     memory = {"id": "0190", "text": "Mint tea", "relevance": 0.675, "explain": explain}
     api.replies["POST /v1/recall"] = Reply(200, BROUGHT | {"memories": [memory]})
     done = cli("recall", "which tea?", "--explain")
     assert api.asked[0].json == {"messages": ["which tea?"], "explain": True}
     assert done.out.splitlines()[3:] == [
         "",
-        "0190  relevance 0.675",
+        "0190  relevance 0.675, exceeds recall.best_above_for_questions (0.005)",
         "    of the conversation  open 0.900  question 1.000",
         "    of the memory        worth 0.750  words 2.500",
     ]

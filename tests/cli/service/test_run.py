@@ -197,13 +197,12 @@ def try_the_readme(run: Run, folder: Path) -> None:
     command = folder / ".venv" / "bin" / "ebbing"
     command.write_text(f'#!/bin/sh\nexec {" ".join(EBBING)} "$@"\n')
     command.chmod(0o755)
-    address = (run.home / "api-url").read_text().strip()
     answers = {}
     for page, heading in SHOWN:
         section = documents.sections((ROOT / page).read_text())[heading]
         [block] = re.findall(r"^```bash\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.replace("http://127.0.0.1:8000", address)],  # noqa: S607 - bash from PATH
+            ["bash", "-euo", "pipefail", "-c", block],  # noqa: S607 - bash from PATH
             env=environment(EBBING_HOME=str(run.home), PATH=f"{command.parent}:{os.environ['PATH']}"),
             cwd=folder,
             capture_output=True,

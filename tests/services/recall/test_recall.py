@@ -257,7 +257,8 @@ def test_the_context_and_its_ids_are_what_fits_the_budget(mind: Mind) -> None:
 
 
 def test_an_empty_tenant_has_nothing_in_mind(empty: Mind) -> None:
-    assert empty.recall("Is Orla allergic to walnuts?") == RecalledContext([], "", [], 0)
+    thresholds = {"recall.relevance_above": 0.12}  # nobody of that name is known, so that the usual threshold applies
+    assert empty.recall("Is Orla allergic to walnuts?") == RecalledContext([], "", [], 0, thresholds)
 
 
 def test_words_suffice_where_nothing_is_embedded_and_a_pending_memory_is_none_yet(empty: Mind) -> None:
@@ -349,6 +350,12 @@ def test_a_reworded_question_about_oneself_gets_the_first_result_of_the_search(s
     assert set(mind.keys(question, policy=Policy(recall=between))) >= {"tea", order[0]}
     above_all = between.model_copy(update={"relevance_above_for_questions": 0.9, "relevance_above": 0.9})
     assert mind.keys(question, policy=Policy(recall=above_all)) == ["tea"], "the search's order decides"
+    explained = mind.recall(question, policy=Policy(recall=between), explain=True)
+    passed = {each.id: each.explain["threshold"] for each in explained.memories if each.explain}
+    assert passed[mind.ids["tea"]] == {"name": "recall.best_above_for_questions", "above": lowest / 2}
+    for_questions = {"name": "recall.relevance_above_for_questions", "above": (lowest + best) / 2}
+    assert passed[mind.ids[order[0]]] == for_questions
+    assert explained.thresholds == {each["name"]: each["above"] for each in (for_questions, passed[mind.ids["tea"]])}
     unlikely = between.model_copy(update={"best_above_for_questions": lowest * 2})
     assert "tea" not in mind.keys(question, policy=Policy(recall=unlikely))
     before = [Message("Hello!", role="user"), Message("Hello, how can I help?", role="assistant")]
