@@ -142,9 +142,9 @@ def deny(caller: Guardian, request_id: RequestId, given: Annotated[Denial, Depen
 
 
 @router.post("/{request_id}/complete", summary="Record that a request is completed")
-def complete(caller: Guardian, request_id: RequestId) -> Response:
-    """Complete a request. 409 if it is answered or is an erasure in progress."""
-    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id)
+def complete(caller: Guardian, request_id: RequestId, *, dry_run: bool = False) -> Response:
+    """Complete a request. 409 if it is answered or is an erasure in progress. With `dry_run`, nothing is stored."""
+    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id, dry_run=dry_run)
     return responses.answer(_render(done))
 
 

@@ -89,6 +89,8 @@ def verify(
     if as_json:
         raise typer.Exit(Code.FAILED)
     broken = found["broken"]
+    if anchor and anchor.partition(":")[0].strip() == str(broken["seq"]):
+        raise CommandFailure(f"the audit log doesn't match the anchor at entry {broken['seq']:,}: {broken['why']}")
     raise CommandFailure(
         f"the audit log is broken at entry {broken['seq']:,}: {broken['why']}; earlier entries are intact"
     )

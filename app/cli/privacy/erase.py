@@ -110,7 +110,7 @@ def erase(
     """Erase memories by id, or all memories that match every given condition (subject, thread, tag, …).
 
     Matching memories are hidden from searches and lists before the command returns. Until the grace period ends, the
-    erasure can be cancelled with `ebbing privacy cancel ID`.
+    erasure can be cancelled with `ebbing privacy cancel ID`; `ebbing privacy finish ID` ends the grace period now.
     """
     from app.cli.core.client import Api
     from app.cli.core.errors import Code, CommandFailure

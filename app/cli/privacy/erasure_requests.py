@@ -1,4 +1,4 @@
-"""`ebbing privacy requests`, `cancel` and `report`: list, cancel and report erasures."""
+"""`ebbing privacy requests`, `cancel`, `finish` and `report`: list, cancel, finish and report erasures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.domain.formatting import count_memories, format_minute
 router = typer.Typer(
     name="privacy",
     cls=Commands,
-    help="List, show, cancel and report erasures, and answer other privacy requests.",
+    help="List, show, cancel, finish and report erasures, and answer other privacy requests.",
     no_args_is_help=True,
     epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
 )
@@ -98,6 +98,26 @@ def cancel(
             confirm(f"Restore all hidden memories ({at_once}, plus later matches)?")
         done = api.call("POST", f"{erasure_path(request_id)}/cancel").body
     text = f"Request ID {plain(done['erasure_id'])}: cancelled at {format_minute(done['cancelled_at'])}"
+    print_result(done, text, as_json=as_json)
+
+
+@router.command(epilog=examples("ebbing privacy finish ID", "ebbing privacy finish ID --yes"))
+def finish(request_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """End the grace period of an erasure now, or continue an interrupted erasure. This can't be undone.
+
+    Memories under a legal hold remain until its release.
+    """
+    from app.cli.core.client import Api
+
+    with Api(find_connection(url)) as api:
+        if not yes:
+            found = api.call("GET", erasure_path(request_id)).body
+            hidden = count_of(found["hidden"], "memory", "memories")
+            held = f", except {found['held']:,} under legal hold" if found.get("held") else ""
+            confirm(f"Erase {hidden} (hidden at the request) and later matches now{held}? This can't be undone.")
+        done = api.call("POST", f"{erasure_path(request_id)}/finish").body
+    shown = plain(done["erasure_id"])
+    text = f"Request ID {shown}: erasing starts now. Progress: `ebbing privacy show {shown}`"
     print_result(done, text, as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -238,6 +238,19 @@ def test_the_report_of_a_filter_names_no_person(api: Api) -> None:
         worked(api.service, UNFINISHED)
         page = render_report(read_report(api.tenant.tenant_id, erasure_id))
         assert f"the erasure of {said} was requested without reference to a law" in visible(page)
+
+
+def test_a_grace_period_ended_with_the_api_is_reported_with_its_key(api: Api) -> None:
+    api.remember({"text": "gone", "subject": "ann"})
+    erasure_id = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr"}).json()["id"]
+    assert api.post(f"{ERASURES}/{erasure_id}/finish").json()["status"] == "grace"
+    worked(api.service, UNFINISHED)
+    report = api.get(f"{ERASURES}/{erasure_id}/report").json()
+    assert (report["status"], report["grace_ended"]["by"]) == ("verified", api.tenant.key_id)
+    assert api.post(f"{ERASURES}/{erasure_id}/finish").status_code == 409
+    acts = "SELECT count(*) FROM operator_acts WHERE act = 'finish_erasure'"
+    assert api.service.one(acts) == 1, "a refused call records no act"
+    assert api.post(f"{ERASURES}/{uuid4()}/finish").status_code == 404
 
 
 def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_key_store(api: Api) -> None:
