@@ -58,7 +58,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
         known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching, found = requests.preview(caller.tenant_id, asked)
         clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
-        clocks["kind"] = new.kind
+        clocks |= responses.pick(new, "kind", "controller", "case_reference", "legal_basis")
         held = {"held": matching.held, "holds": [hold._asdict() for hold in found]}
         return responses.answer(
             held | {"memories": matching.memories, "already_hidden": matching.hidden} | clocks | known

@@ -164,7 +164,9 @@ def print_report(found: dict[str, Any]) -> None:
     print_table(["store", *columns], rows, right=columns)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
-        typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+        redacted = count_of(found["texts_redacted"], "text", "texts")
+        verb = "was" if found["texts_redacted"] == 1 else "were"
+        typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
     if similar := (found.get("similar_names") or {}).get("memories"):
         typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
     if listed := (found.get("mentions") or {}).get("texts"):
@@ -197,10 +199,13 @@ def mentions(
     *,
     redact: Annotated[
         list[int] | None,
-        typer.Option("--redact", help="Replace this text by a fixed sentence: it means the person. Repeatable."),
+        typer.Option(
+            "--redact", help="Number of a text that means the person; replaced by a fixed sentence. Repeatable."
+        ),
     ] = None,
     keep: Annotated[
-        list[int] | None, typer.Option("--keep", help="Record that this text means another person. Repeatable.")
+        list[int] | None,
+        typer.Option("--keep", help="Number of a text that means another person; retained. Repeatable."),
     ] = None,
     yes: Yes = False,
     url: Url = None,
@@ -251,6 +256,6 @@ def describe_scope(found: dict[str, Any]) -> str:
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
-    if not by and found["status"] == "verified":
+    if not by and found["status"] in ("verified", "cancelled"):
         return "no longer stored"
     return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())

@@ -151,6 +151,7 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         "privacy/erasure",
         erasure=found,
         done_steps=done,
+        basis=found.legal_basis and report_page.describe_basis(found.kind, found.legal_basis, document_texts.read()),
         held=requests.find_held(viewer.tenant_id, [found.erasure_id]).get(found.erasure_id),
         left=left,
         passes=passes,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
-from app.domain.privacy.audit_chain import Action
+from app.domain.privacy.audit_chain import SYSTEM, Action
 from app.domain.privacy.documents.letters import (
     ERASING,
     NOT_HELD,
@@ -62,8 +62,11 @@ class RequestSummary:
     categories_left_out: int
 
 
-def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
+def create(tenant_id: UUID, given: NewRequest, actor: str = SYSTEM) -> PrivacyRequest:
     """Record a privacy request, which an erasure or export can carry out; others record their requests themselves.
+
+    Args:
+        actor: Id of the caller's key.
 
     Raises:
         Invalid: The time of receipt is in the future.
@@ -81,6 +84,9 @@ def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
             case_reference=given.case_reference,
         )
         request_log.put(tx, tenant_id, new)
+        details = {"request": str(new.request_id), "nature": new.nature, "law": new.law}
+        details["received_at"] = received_at.astimezone(UTC).isoformat(timespec="seconds")
+        audit.append(tx, tenant_id, "request_recorded", actor, items=1, details=details)
     return new
 
 
@@ -101,16 +107,21 @@ def get(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
     return require_found(find(tenant_id, request_id), "request")
 
 
-def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
-    """Record that the requester has been sent a confirmation of receipt.
+def confirm_receipt(tenant_id: UUID, request_id: UUID, actor: str = SYSTEM) -> PrivacyRequest:
+    """Record that the requester has been sent a confirmation of receipt; only the first confirmation counts.
+
+    Args:
+        actor: Id of the caller's key.
 
     Raises:
         NotFound: This tenant has no such request.
     """
     with database.tenant(tenant_id) as tx:
-        _get_or_404(tx, tenant_id, request_id)
+        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if request.confirmed_at is not None:
+            return request
         request_log.store_confirmation(tx, tenant_id, request_id)
-        return _get_or_404(tx, tenant_id, request_id)
+        return _audit_letter(tx, tenant_id, request, "receipt_confirmed", actor)
 
 
 def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, actor: str) -> PrivacyRequest:

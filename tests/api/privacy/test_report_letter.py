@@ -269,7 +269,7 @@ def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_
     assert f"Request received {day}" in text
     assert "Reason stated for the extension: many requests" in text
     assert "Erasing finished, except for data under legal hold" in text
-    author = f"by the operator or with the API key {api.tenant.key_id}"
+    author = f"with the API key {api.tenant.key_id}"
     for written, place in (("extending the deadline", "in the request log"), (f"legal hold {hold}", "with the record")):
         assert re.search(rf"The reason for {written}, written on [\w ]+ {author}: retained {place}", text)
     assert "The operator stated no legal ground." in text

@@ -43,7 +43,7 @@ def test_entries_are_listed(cli: Cli, api: Stub) -> None:
 
 
 def test_an_erasure_is_named_by_its_request_id(cli: Cli, api: Stub) -> None:
-    for name in ("erasure", "request"):
+    for name in ("erasure", "export", "request"):
         api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY | {"details": {name: "e1"}}], "next_cursor": None})
         assert "request ID e1" in cli("audit").out
 
