@@ -149,10 +149,12 @@ def test_a_hold_is_shown_beside_the_button_that_ends_the_grace_period(api: Api, 
     hold = (
         visit().act("/privacy/holds", {"by": "ids", "what": ids[0], "ground": "none"}).split("/")[-1].partition("?")[0]
     )
-    which = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject=ANN), "gdpr"), "k").erasure_id
+    asked = ErasureOptions(Scope(subject=ANN), "gdpr", legal_basis="b")
+    which = requests.request(api.tenant.tenant_id, asked, "k").erasure_id
     html = visit().page(f"/privacy/erasures/{which}")
     assert f"/privacy/holds/{hold}" in html
     assert f"/privacy/erasures/{which}/finish" in html
+    assert "Legal basis: GDPR Art. 17(1)(b): consent was withdrawn" in said(html)
     assert f"1 of the hidden memories is under legal hold: {hold} . The erasure omits it until" in said(html)
 
 
