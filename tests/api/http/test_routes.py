@@ -116,8 +116,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/policy/versions"): ("maintain", {}, 200),
     ("GET", "/v1/policy/learned"): ("maintain", {}, 200),
     ("POST", "/v1/policy/learned"): ("maintain", {}, 200),
-    # The tenant hasn't consented to search recording.
-    ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),
+    ("POST", "/v1/policy/replay"): ("maintain", {"json": {}}, 409),  # the tenant hasn't consented to recorded searches
     ("POST", "/v1/policy/fit"): ("maintain", {"json": {}}, 409),
     ("PUT", "/v1/policy"): ("maintain", {"json": {"policy": {"history_days": 30}}}, 200),
     ("POST", "/v1/privacy/erasures"): ("privacy", {"json": {"subject": "ann", "kind": "gdpr"}}, 202),
