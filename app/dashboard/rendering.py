@@ -249,6 +249,7 @@ def _templates() -> jinja2.Environment:
     )
     made.filters |= {
         "age": formatting.format_span,
+        "days_left": formatting.format_days_left,
         "ago": format_ago,
         "ago_seconds": format_relative,
         "number": formatting.format_number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from datetime import UTC, datetime
 from typing import Final
@@ -15,6 +16,7 @@ __all__ = [
     "format_axis",
     "format_bytes",
     "format_cost",
+    "format_days_left",
     "format_duration",
     "format_latency",
     "format_minute",
@@ -152,6 +154,18 @@ def format_relative(seconds_ago: float | None) -> str:
         name, count = _UNITS[place - 1][0], round(whole / _UNITS[place - 1][1])
     shown = count_of(count, name, f"{name}s")
     return f"{shown} ago" if seconds_ago > 0 else f"in {shown}"
+
+
+def format_days_left(days: float) -> str:
+    """Format the time until a deadline in whole days: `26 days left`, `less than 1 day left`, `1 day overdue`.
+
+    Args:
+        days: Days until the deadline; negative once it has passed.
+    """
+    whole = math.floor(days)
+    if whole < 0:
+        return f"{count_of(-whole, 'day', 'days')} overdue"
+    return f"{count_of(whole, 'day', 'days')} left" if whole else "less than 1 day left"
 
 
 def format_minute(moment: datetime | str | None) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from app.domain.durations import DAY, HOUR, format_duration
-from app.domain.formatting import format_span
+from app.domain.durations import HOUR, format_duration
+from app.domain.formatting import format_days_left, format_span
 
 Severity = Literal["ok", "attention", "trouble"]
 
@@ -223,11 +223,10 @@ def request_finding(count: int | None, days_left: float) -> Finding:
         days_left: Days until the first deadline; negative if overdue.
     """
     is_one = count in {1, None}
-    many = "a data-subject request is" if is_one else f"{count} data-subject requests need an answer, the first is"
-    left = format_duration(abs(days_left) * DAY)
-    when = f"due in {left}" if days_left >= 0 else f"overdue by {left}"
+    many = "a data-subject request needs an answer" if is_one else f"{count} data-subject requests need an answer"
+    when = f": {format_days_left(days_left)}" if is_one else f", the first: {format_days_left(days_left)}"
     report = attention if days_left >= 1 else trouble
-    return report("privacy_due", f"{many} {when}", "complete or answer it", "privacy")
+    return report("privacy_due", f"{many}{when}", "complete or answer it", "privacy")
 
 
 def rewrite_finding(erasures: int) -> Finding:

@@ -89,6 +89,7 @@ def test_an_erasure_is_finished_without_the_rest_of_its_grace(api: Api, visit: V
     which = the_erasure(api)
     worked(api.service)
     assert requests.get(api.tenant.tenant_id, which).status == "grace"
+    assert "under legal hold" not in said(visitor.page(f"/privacy/erasures/{which}"))
     assert visitor.act(f"/privacy/erasures/{which}/finish").endswith("?done=finishing")
     worked(api.service)
     found = requests.get(api.tenant.tenant_id, which)
@@ -144,6 +145,19 @@ def test_the_report_is_let_through_by_its_digest_alone(api: Api, visit: Visit, i
     assert str(which) in answer.text
 
 
+def test_a_hold_is_shown_beside_the_button_that_ends_the_grace_period(api: Api, visit: Visit, ids: list[str]) -> None:
+    hold = (
+        visit().act("/privacy/holds", {"by": "ids", "what": ids[0], "ground": "none"}).split("/")[-1].partition("?")[0]
+    )
+    asked = ErasureOptions(Scope(subject=ANN), "gdpr", legal_basis="b")
+    which = requests.request(api.tenant.tenant_id, asked, "k").erasure_id
+    html = visit().page(f"/privacy/erasures/{which}")
+    assert f"/privacy/holds/{hold}" in html
+    assert f"/privacy/erasures/{which}/finish" in html
+    assert "Legal basis: GDPR Art. 17(1)(b): consent was withdrawn" in said(html)
+    assert f"1 of the hidden memories is under legal hold: {hold} . The erasure omits it until" in said(html)
+
+
 def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, ids: list[str]) -> None:
     visitor = visit()
     where = visitor.act("/privacy/holds", {"by": "ids", "what": f"{ids[0]}, {ids[1]}\n", "ground": "none"})
@@ -167,7 +181,7 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
         "Before: no legal ground, reason: a test",
     ):
         assert part in corrected.replace("&#39;", "'")
-    assert "Legal deadline in" in page
+    assert re.search(r"Legal deadline \d+ days left", page)
     assert "met by the partial answer" not in page
     visitor.act(f"/privacy/requests/{which}/partial")
     assert "met by the partial answer" in said(visitor.page(f"/privacy/erasures/{which}"))

@@ -35,6 +35,21 @@ def test_relative_times_are_in_words(seconds_ago: float | None, shown: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("days", "shown"),
+    [
+        (26.9, "26 days left"),
+        (1, "1 day left"),
+        (0.9, "less than 1 day left"),
+        (0, "less than 1 day left"),
+        (-0.001, "1 day overdue"),
+        (-1.5, "2 days overdue"),
+    ],
+)
+def test_deadlines_are_in_whole_days(days: float, shown: str) -> None:
+    assert formatting.format_days_left(days) == shown
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"),
     [
         (None, "never"),

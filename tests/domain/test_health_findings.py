@@ -139,9 +139,9 @@ def test_nights_that_failed_are_late_or_were_cut_short() -> None:
 @pytest.mark.parametrize(
     ("count", "days", "severity", "said"),
     [
-        (1, 6.5, "attention", "a data-subject request is due in 6 days 12 h"),
-        (None, 0.5, "trouble", "a data-subject request is due in 12 h"),
-        (3, -2, "trouble", "3 data-subject requests need an answer, the first is overdue by 2 days"),
+        (1, 6.5, "attention", "a data-subject request needs an answer: 6 days left"),
+        (None, 0.5, "trouble", "a data-subject request needs an answer: less than 1 day left"),
+        (3, -2, "trouble", "3 data-subject requests need an answer, the first: 2 days overdue"),
     ],
 )
 def test_requests_that_are_nearly_due(count: int | None, days: float, severity: str, said: str) -> None:

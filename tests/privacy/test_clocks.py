@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,10 @@ from app.errors import Invalid
 
 def day(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def end_of(text: str) -> datetime:
+    return day(text) + timedelta(hours=23, minutes=59, seconds=59)
 
 
 @pytest.mark.acceptance(2)
@@ -28,14 +33,30 @@ def day(text: str) -> datetime:
     ],
 )
 def test_gdpr_gives_a_calendar_month(received: str, due: str) -> None:
-    assert legal_deadlines("gdpr", day(received)).due_at == day(due)
+    assert legal_deadlines("gdpr", day(received)).due_at == end_of(due)
+
+
+@pytest.mark.parametrize(
+    ("zone", "received", "due"),
+    [
+        ("UTC", "2026-10-23T23:30", "2026-11-23T23:59:59"),
+        ("Asia/Tokyo", "2026-10-23", "2026-11-23T14:59:59"),  # the day ends earlier there than in UTC
+        ("Asia/Tokyo", "2026-10-23T20:00", "2026-11-23T14:59:59"),  # 24 October there
+        ("America/Los_Angeles", "2026-10-23", "2026-11-23T23:59:59"),  # a date, not the evening before
+        ("America/Los_Angeles", "2026-10-23T03:00", "2026-11-22T23:59:59"),  # 22 October there
+        ("America/Los_Angeles", "0001-01-01T03:00", "0001-02-01T23:59:59"),
+    ],
+)
+def test_a_deadline_is_the_end_of_a_day_in_utc_and_in_the_time_zone(zone: str, received: str, due: str) -> None:
+    found = legal_deadlines("gdpr", day(received), zone=ZoneInfo(zone))
+    assert found.due_at == day(due)
 
 
 @pytest.mark.acceptance(2)
 def test_ccpa_gives_45_days_and_ten_business_days_to_confirm() -> None:
     found = legal_deadlines("ccpa", day("2026-11-20"))  # a Friday
-    assert found.due_at == day("2027-01-04")
-    assert found.confirm_by == day("2026-12-04")
+    assert found.due_at == end_of("2027-01-04")
+    assert found.confirm_by == end_of("2026-12-04")
 
 
 def test_a_persons_own_deletion_has_no_legal_clock_and_thirty_days() -> None:
@@ -65,7 +86,7 @@ def test_erasing_begins_in_time(received: datetime, law: Law, grace: int) -> Non
     assert received <= found.erase_after <= received + timedelta(days=grace)
     if found.due_at is not None:
         assert found.erase_after <= found.due_at - RESERVE
-        assert timedelta(days=28) <= found.due_at - received <= timedelta(days=45)
+        assert timedelta(days=28) <= found.due_at - received < timedelta(days=46)
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001

@@ -18,7 +18,7 @@ from app.domain.privacy.erasure import MentionReview, NewErasure
 from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
-from app.services.privacy import document_texts
+from app.services.privacy import document_texts, rights_overview
 from app.store.erasure.holds_in_scope import HeldErasure
 from app.store.erasure.requests import Erasure
 
@@ -58,7 +58,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
         known = describe_names(caller.tenant_id, asked.scope.subject)
         new, matching, found = requests.preview(caller.tenant_id, asked)
         clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
-        clocks["kind"] = new.kind
+        clocks |= responses.pick(new, "kind", "controller", "case_reference", "legal_basis")
         held = {"held": matching.held, "holds": [hold._asdict() for hold in found]}
         return responses.answer(
             held | {"memories": matching.memories, "already_hidden": matching.hidden} | clocks | known
@@ -137,6 +137,17 @@ def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
     The id of a memory that was deleted alone is accepted too.
     """
     return responses.answer(render_erasure(requests.cancel(caller.tenant_id, erasure_id, caller.key_id)))
+
+
+@router.post("/{erasure_id}/finish", summary="End the grace period of an erasure now")
+def finish(caller: Guardian, erasure_id: ErasureId) -> Response:
+    """Start an erasure now, without the rest of its grace period; it can't be cancelled any more.
+
+    An interrupted erasure continues. The report states when the grace period ended and the key. Memories under a legal
+    hold remain until its release. 409 if the erasure is finished, cancelled, or waits for a legal hold.
+    """
+    found = requests.get(caller.tenant_id, erasure_id)
+    return responses.answer(render_erasure(rights_overview.finish(caller.tenant_id, found.erasure_id, caller.key_id)))
 
 
 def describe_holds(tenant_id: UUID, asked: ErasureOptions) -> dict[str, Any]:

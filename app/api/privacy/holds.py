@@ -25,7 +25,8 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     """Place a hold on memories by id, or on all current and future memories of a subject, a filter, or both.
 
     From the response until the release, held memories are not deleted, moved to another tier or rewritten. Conditions
-    compare fields set by callers, not inferred ones. With `dry_run`, the response is 200 with the number of memories
+    compare fields set by callers, not inferred ones. 422 if the reason names the subject, or a subject of the thread or
+    of the listed memories. With `dry_run`, the response is 200 with the number of memories
     that the hold would cover now.
 
     Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
@@ -35,7 +36,7 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     """
     if given.dry_run:
         known = describe_names(caller.tenant_id, given.subject)
-        counted = legal_holds.preview_hold(caller.tenant_id, parse_scope(given))._asdict()
+        counted = legal_holds.preview_hold(caller.tenant_id, parse_scope(given), given.reason)._asdict()
         return responses.answer(counted | known | _warn_ground(given))
     known, meant = warn_unknown(caller.tenant_id, given.subject), parse_scope(given)
     placed = legal_holds.place_hold(caller.tenant_id, meant, given.reason, caller.key_id, given.ground)

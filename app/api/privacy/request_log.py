@@ -33,7 +33,7 @@ def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRe
 
     An erasure or export carries it out with its `request_id`; without one, it records its own request.
     """
-    return responses.answer(_render(request_log.create(caller.tenant_id, given)), 201)
+    return responses.answer(_render(request_log.create(caller.tenant_id, given, caller.key_id)), 201)
 
 
 @router.get("", summary="List requests, newest first")
@@ -70,7 +70,7 @@ def get(caller: Guardian, request_id: RequestId) -> Response:
 @router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
 def confirm(caller: Guardian, request_id: RequestId) -> Response:
     """Record that receipt was confirmed to the requester; only the first confirmation counts."""
-    return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id)))
+    return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id, caller.key_id)))
 
 
 @router.post("/{request_id}/identity", summary="Record a check of the requester's identity")
@@ -142,9 +142,9 @@ def deny(caller: Guardian, request_id: RequestId, given: Annotated[Denial, Depen
 
 
 @router.post("/{request_id}/complete", summary="Record that a request is completed")
-def complete(caller: Guardian, request_id: RequestId) -> Response:
-    """Complete a request. 409 if it is answered or is an erasure in progress."""
-    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id)
+def complete(caller: Guardian, request_id: RequestId, *, dry_run: bool = False) -> Response:
+    """Complete a request. 409 if it is answered or is an erasure in progress. With `dry_run`, nothing is stored."""
+    done = request_log.answer_request(caller.tenant_id, request_id, "done", None, caller.key_id, dry_run=dry_run)
     return responses.answer(_render(done))
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -41,6 +41,9 @@ class _Name(PathConvertor):
 register_url_convertor("name", _Name())
 router = APIRouter(prefix="/v1/subjects", tags=["privacy"])
 listing = APIRouter(prefix="/v1/privacy/subjects", tags=["privacy"])
+
+SAME_NAME: Final = ("exact", "case", "spelling")
+"""Likenesses of subjects that have the name that was searched for."""
 
 Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
@@ -117,12 +120,14 @@ def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(
     punctuation), `email` (the name before the @), `speaker` (memories about the subject have this speaker), `part` or
     `similar` (one or two letters differ). `complete` is false if the tenant has more subjects than a search compares.
 
-    `mentions` proposes subjects in whose texts rules detect this name of a person, or this street address, with the
-    number of such memories; `subject` is null for memories without one. Another person may be meant, so erasures and
-    exports don't include them. `mentions_complete` is false if only the latest 50,000 memories were compared.
+    `mentions` proposes other subjects in whose texts rules detect this name of a person, or this street address, with
+    the number of such memories; `subject` is null for memories without one. Another person may be meant, so erasures
+    and exports don't include them. `mentions_complete` is false if only the latest 50,000 memories were compared.
     """
     found = subjects.search_subjects(caller.tenant_id, wanted.name, wanted.limit)
     mentioned = identity_mentions.find_mentions(caller.tenant_id, wanted.name)
+    same = {each.subject for each in found.subjects if each.likeness in SAME_NAME}  # listed as subjects already
+    others = [each for each in mentioned.subjects if each.subject not in same]
     shown = {"subjects": render_names(found.subjects), "complete": found.is_complete}
-    proposed = [each._asdict() for each in mentioned.subjects[: wanted.limit]]
+    proposed = [each._asdict() for each in others[: wanted.limit]]
     return responses.answer(shown | {"mentions": proposed, "mentions_complete": mentioned.is_complete})

@@ -12,6 +12,7 @@ import msgspec
 from app.cli.core.errors import CommandFailure
 from app.domain.ingest.bodies import ChatMessage, read_content
 
+_NO_LIST: Final = "; the file must be JSON Lines: convert a JSON list with `jq -c '.[]' FILE`"
 LINE_MAX_BYTES: Final = 1024 * 1024
 CHAT_MAX_BYTES: Final = 64 * 1024 * 1024
 BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -198,9 +199,12 @@ def _memory(line: bytes, form: LineFormat, where: str) -> bytes | dict[str, Any]
         raise CommandFailure(f"{where}: not UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
         hint = "; use --text for plain text" if not line.startswith((b"{", b"[")) else ""
+        if line.startswith(b"["):
+            hint = _NO_LIST
         raise CommandFailure(f"{where}: invalid JSON ({error}){hint}") from None
     if not isinstance(memory, dict):
-        raise CommandFailure(f'{where}: expected one JSON object per line, such as {{"text": "…"}}')
+        hint = _NO_LIST if isinstance(memory, list) else ""
+        raise CommandFailure(f'{where}: expected one JSON object per line, such as {{"text": "…"}}{hint}')
     if "messages" in memory:
         return memory
     missing = {name: value for name, value in form.defaults.items() if memory.get(name) is None}

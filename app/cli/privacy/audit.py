@@ -13,8 +13,8 @@ from app.cli.core.output import AsJson, Url, count_of, examples, print_json, pri
 from app.domain.formatting import format_second
 
 PATH: Final = "/v1/privacy/audit"
-_NAMES: Final = dict.fromkeys(("erasure", "request"), "request ID")
-"""Names of details that are shown with another name; an erasure has the ID of its request."""
+_NAMES: Final = dict.fromkeys(("erasure", "export", "request"), "request ID")
+"""Names of details that are shown with another name; an erasure or export has the ID of its request."""
 
 router = typer.Typer(
     name="audit",
@@ -89,6 +89,8 @@ def verify(
     if as_json:
         raise typer.Exit(Code.FAILED)
     broken = found["broken"]
+    if anchor and anchor.partition(":")[0].strip() == str(broken["seq"]):
+        raise CommandFailure(f"the audit log doesn't match the anchor at entry {broken['seq']:,}: {broken['why']}")
     raise CommandFailure(
         f"the audit log is broken at entry {broken['seq']:,}: {broken['why']}; earlier entries are intact"
     )

@@ -110,7 +110,7 @@ def erase(
     """Erase memories by id, or all memories that match every given condition (subject, thread, tag, …).
 
     Matching memories are hidden from searches and lists before the command returns. Until the grace period ends, the
-    erasure can be cancelled with `ebbing privacy cancel ID`.
+    erasure can be cancelled with `ebbing privacy cancel ID`; `ebbing privacy finish ID` ends the grace period now.
     """
     from app.cli.core.client import Api
     from app.cli.core.errors import Code, CommandFailure
@@ -129,11 +129,10 @@ def erase(
             already = _name_already_hidden(would)
             if dry_run:
                 hidden = count_of(would["memories"], "memory", "memories") + end_dry_run(subject, would)
-                print_result(
-                    would,
-                    f"Would hide {hidden}{already} {_outcome(would['memories'], would)}{others}",
-                    as_json=as_json,
-                )
+                shown = f"Would hide {hidden}{already} {_outcome(would['memories'], would)}{others}"
+                if "near" in would and not would["memories"]:
+                    shown = f"Nothing would be hidden{end_dry_run(subject, would)} {_describe_late_data(would)}"
+                print_result(would, shown, as_json=as_json)
                 return
             warn_unknown(subject, would)
             refuse_near_miss(subject, would, as_written=as_written)
@@ -152,6 +151,12 @@ def _name_already_hidden(would: dict[str, Any]) -> str:
     """Return a sentence about the memories that the preview counts apart; empty if there are none."""
     already = would.get("already_hidden") or 0  # servers of the version before don't count them
     return f" {already:,} more {'is' if already == 1 else 'are'} already being deleted." if already else ""
+
+
+def _describe_late_data(would: dict[str, Any]) -> str:
+    """Return what an erasure of an unknown name would do; similar names require --as-written."""
+    option = "With --as-written, data" if would["near"] else "Data"
+    return f"{option} that arrives under this name until {format_minute(would['erase_after'])} would be erased."
 
 
 def _name_hold(hold: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`ebbing privacy requests`, `cancel` and `report`: list, cancel and report erasures."""
+"""`ebbing privacy requests`, `cancel`, `finish` and `report`: list, cancel, finish and report erasures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.domain.formatting import count_memories, format_minute
 router = typer.Typer(
     name="privacy",
     cls=Commands,
-    help="List, show, cancel and report erasures, and answer other privacy requests.",
+    help="List, show, cancel, finish and report erasures, and answer other privacy requests.",
     no_args_is_help=True,
     epilog=examples("ebbing privacy requests", "ebbing privacy show ID", "ebbing privacy report ID --html report.html"),
 )
@@ -101,6 +101,26 @@ def cancel(
     print_result(done, text, as_json=as_json)
 
 
+@router.command(epilog=examples("ebbing privacy finish ID", "ebbing privacy finish ID --yes"))
+def finish(request_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
+    """End the grace period of an erasure now, or continue an interrupted erasure. This can't be undone.
+
+    Memories under a legal hold remain until its release.
+    """
+    from app.cli.core.client import Api
+
+    with Api(find_connection(url)) as api:
+        if not yes:
+            found = api.call("GET", erasure_path(request_id)).body
+            hidden = count_of(found["hidden"], "memory", "memories")
+            held = f", except {found['held']:,} under legal hold" if found.get("held") else ""
+            confirm(f"Erase {hidden} (hidden at the request) and later matches now{held}? This can't be undone.")
+        done = api.call("POST", f"{erasure_path(request_id)}/finish").body
+    shown = plain(done["erasure_id"])
+    text = f"Request ID {shown}: erasing starts now. Progress: `ebbing privacy show {shown}`"
+    print_result(done, text, as_json=as_json)
+
+
 @router.command(epilog=examples("ebbing privacy report ID", "ebbing privacy report ID --html report.html"))
 def report(
     request_id: Id,
@@ -144,7 +164,9 @@ def print_report(found: dict[str, Any]) -> None:
     print_table(["store", *columns], rows, right=columns)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
     if found.get("texts_redacted"):
-        typer.echo(f"{found['texts_redacted']} texts of operators named the subject and were redacted")
+        redacted = count_of(found["texts_redacted"], "text", "texts")
+        verb = "was" if found["texts_redacted"] == 1 else "were"
+        typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
     if similar := (found.get("similar_names") or {}).get("memories"):
         typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
     if listed := (found.get("mentions") or {}).get("texts"):
@@ -177,10 +199,13 @@ def mentions(
     *,
     redact: Annotated[
         list[int] | None,
-        typer.Option("--redact", help="Replace this text by a fixed sentence: it means the person. Repeatable."),
+        typer.Option(
+            "--redact", help="Number of a text that means the person; replaced by a fixed sentence. Repeatable."
+        ),
     ] = None,
     keep: Annotated[
-        list[int] | None, typer.Option("--keep", help="Record that this text means another person. Repeatable.")
+        list[int] | None,
+        typer.Option("--keep", help="Number of a text that means another person; retained. Repeatable."),
     ] = None,
     yes: Yes = False,
     url: Url = None,
@@ -231,6 +256,6 @@ def describe_scope(found: dict[str, Any]) -> str:
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})
-    if not by and found["status"] == "verified":
+    if not by and found["status"] in ("verified", "cancelled"):
         return "no longer stored"
     return "; ".join(f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in by.items())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/privacy/exports"
 SUBJECTS: Final = "/v1/subjects"
+REQUESTS: Final = "/v1/privacy/requests"
 PATIENCE_SECONDS: Final = 60.0
 
 router = typer.Typer()
@@ -83,10 +84,14 @@ def export(
     """
     from app.cli.core.client import Api
 
+    case = given(controller=controller, case_reference=case_reference)
+    recorded = "export" if recorded_request else None
     if dry_run:
         found = call(url, "GET", item_path(SUBJECTS, subject))
+        if found.get("other_spellings") and recorded_request:
+            case = _read_case(call(url, "GET", item_path(REQUESTS, recorded_request))) | case
         text = f"Would export {_describe_holdings(subject, found)}{end_dry_run(subject, found)}"
-        text += list_other_spellings(subject, found, recorded="export" if recorded_request else None)
+        text += list_other_spellings(subject, found | case, recorded=recorded)
         print_result(found, text, as_json=as_json)
         return
     if output is None:
@@ -94,13 +99,14 @@ def export(
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
     body = given(subject=subject, kind=right, law=law, reason=reason or None)
-    body |= given(controller=controller, case_reference=case_reference)
-    body |= given(received_at=received_at, request_id=recorded_request)
+    body |= case | given(received_at=received_at, request_id=recorded_request)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         found = api.call("GET", item_path(SUBJECTS, subject)).body
         warn_unknown(subject, found)
         refuse_near_miss(subject, found, as_written=as_written)
-        if others := list_other_spellings(subject, found, recorded="export" if recorded_request else None):
+        if found.get("other_spellings") and recorded_request:
+            case = _read_case(api.call("GET", item_path(REQUESTS, recorded_request)).body) | case
+        if others := list_other_spellings(subject, found | case, recorded=recorded):
             typer.echo(f"warning:{others}", err=True)
         if not yes:
             confirm(f"Export {_describe_holdings(subject, found)} to {output}? The file is not encrypted.")
@@ -115,6 +121,12 @@ def export(
     counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
     text = f"{output}: {format_bytes(size)} ({counts or 'no data'}); request ID {plain(made['id'])}"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
+
+
+def _read_case(logged: dict[str, Any]) -> dict[str, Any]:
+    """Return the law, the receipt and the case details of a recorded request, under the names of an erasure."""
+    names = ("received_at", "controller", "case_reference")
+    return {"kind": logged["law"]} | {name: logged[name] for name in names if logged.get(name)}
 
 
 def _describe_holdings(subject: str, found: dict[str, Any]) -> str:

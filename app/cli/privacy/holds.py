@@ -57,7 +57,11 @@ def place(
     *,
     reason: Annotated[
         str,
-        typer.Option("--reason", help="Reason, visible to keys with the scope `privacy`; must not name the subject."),
+        typer.Option(
+            "--reason",
+            help="Reason, visible to keys with the scope `privacy`; must not name the subject, or a subject of the "
+            "thread or of the listed memories.",
+        ),
     ],
     ground: Annotated[
         str | None,
@@ -146,8 +150,8 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
         shown[f"change {number}"] = (
             f"{format_minute(change['changed_at'])} by key {change['changed_by']}; before: {before}"
         )
-    if _waiting(found):
-        shown["blocks"] = _waiting(found)
+    if blocked := _blocked(found):
+        shown["blocks"] = blocked
     for did in ("placed", "released"):
         if found[f"{did}_at"]:
             shown[did] = f"{format_minute(found[f'{did}_at'])} by key {found[f'{did}_by']}"
@@ -247,6 +251,16 @@ def _waiting(found: dict[str, Any], key: str = "waiting") -> str:
     erasures, memories = waiting["erasures"], count_of(waiting["memories"], "memory", "memories")
     verb = "deletes" if erasures == 1 else "delete"
     return f"{count_of(erasures, 'waiting erasure', 'waiting erasures')} {verb} {memories}"
+
+
+def _blocked(found: dict[str, Any]) -> str:
+    """Return the erasures that a hold blocks and what its release deletes; empty if there are none."""
+    waiting = found.get("waiting") or {}
+    if not waiting.get("erasures"):
+        return ""
+    pronoun = "it deletes" if waiting["erasures"] == 1 else "they delete"
+    memories = count_of(waiting["memories"], "memory", "memories")
+    return f"{count_of(waiting['erasures'], 'erasure', 'erasures')}; on release, {pronoun} {memories}"
 
 
 def _path(hold_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,8 @@ AsWritten = Annotated[
 ]
 OTHER_ENCODING: Final = "the same letters, stored in another Unicode form"
 OTHER_CAPITALS: Final = "differs only in capitals"
+_CASE: Final = {"case_reference": "--case", "controller": "--controller", "legal_basis": "--legal-basis"}
+"""Details of a request, which a report states, with the options that give them."""
 
 
 def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
@@ -50,9 +53,11 @@ def list_other_spellings(subject: str | None, found: dict[str, Any], *, recorded
         return f"{said} Repeat the command for each that is the same person."
     law = f" --law {plain(found['kind'])}" if "kind" in found else " --law LAW"
     received = f" --received {found['received_at'][:10]}" if found.get("received_at") else " --received DATE"
+    case = "".join(f" {option} {shlex.quote(plain(found[name]))}" for name, option in _CASE.items() if found.get(name))
     return (
-        f"{said} For each that is the same person, run `ebbing {recorded} NAME{law}{received}`, without --request: "
-        "it gets an entry of its own in the request log."
+        f"{said} For each that is the same person, run `ebbing {recorded} NAME{law}{received}{case}`, without "
+        "--request: it gets an entry of its own in the request log. Record the identity check of that entry too: "
+        "`ebbing privacy identity ID --method METHOD`."
     )
 
 

@@ -88,7 +88,7 @@ def extend(
     text = f"{plain(done['request_id'])}: deadline moved {_move(done)}"
     if not done.get("notice_sent_at"):
         text += (
-            f"; no notice is recorded yet: send it before {done['first_due_at'][:10]} (`ebbing privacy letter "
+            f"; no notice is recorded yet: send it by {done['first_due_at'][:10]} (`ebbing privacy letter "
             f"{plain(request_id)} extension`), then record it (`ebbing privacy notice {plain(request_id)}`)"
         )
     print_result(done, text, as_json=as_json)
@@ -109,11 +109,12 @@ def notice(
     print_result(done, text, as_json=as_json)
 
 
-@router.command(epilog=examples("ebbing privacy partial ID", "ebbing privacy partial ID --at 2026-11-20"))
+@router.command(epilog=examples("ebbing privacy partial ID", "ebbing privacy partial ID --at 2026-11-20 --yes"))
 def partial(
     request_id: Id,
     *,
     sent_at: Annotated[str | None, time_option("--at", "Time at which the letter was sent. Default: now.")] = None,
+    yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -122,6 +123,8 @@ def partial(
     The letter is `ebbing privacy letter ID partial`. It meets the legal deadline; the request remains open until the
     hold is released and the rest of the data is erased.
     """
+    if not yes:
+        confirm(f"Record the partial answer to {plain(request_id)} as sent? This can't be undone.")
     done = call(url, "POST", f"{item_path(PATH, request_id)}/partial", json=given(sent_at=sent_at))
     late = ", after the deadline" if done["due_at"] and done["partial_sent_at"] > done["due_at"] else ""
     text = f"{plain(done['request_id'])}: partial answer sent on {done['partial_sent_at'][:10]}{late}"

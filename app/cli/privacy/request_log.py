@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Final
 
 import typer
@@ -84,9 +85,11 @@ def complete(request_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJs
 
     Send the answer: `ebbing privacy letter ID completion`.
     """
+    path = f"{item_path(PATH, request_id)}/complete"
     if not yes:
+        call(url, "POST", path, params={"dry_run": "true"})  # a refusal comes before the question
         confirm(f"Record {plain(request_id)} as completed? This can't be undone.")
-    done = call(url, "POST", f"{item_path(PATH, request_id)}/complete")
+    done = call(url, "POST", path)
     text = f"{plain(done['request_id'])}: completed on {done['answered_at'][:10]}"
     print_result(done, text, as_json=as_json)
 
@@ -107,7 +110,7 @@ def log(
             *(each[name] for name in ("request_id", "nature", "law")),
             *((each[name] or "")[:10] + (_extended(each) if name == "due_at" else "") for name in days),
             each.get("identity_method") or "",
-            "" if each["days_left"] is None else f"{each['days_left']:.1f}",
+            "" if each["days_left"] is None else math.floor(each["days_left"]),
             describe_answer(each),
         )
         for each in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -27,7 +27,7 @@ from app.domain.privacy.documents import report_page
 from app.domain.privacy.documents.report_counts import count_outcomes
 from app.domain.privacy.erasure import MentionReview, NewErasure, requested_scope
 from app.domain.privacy.export import NewExport
-from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX, LAWS, legal_deadlines
+from app.domain.privacy.legal_deadlines import GRACE_DAYS, GRACE_DAYS_MAX
 from app.domain.privacy.legal_hold import HOLD_GROUNDS
 from app.domain.privacy.subject_names import has_other_encoding
 from app.services.erasure import mentions, requests
@@ -35,6 +35,7 @@ from app.services.erasure.report import read_grace_end, read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import subjects
 from app.services.privacy import (
+    deadlines,
     document_texts,
     export_archive,
     export_requests,
@@ -93,7 +94,9 @@ def show_subject(acting: Asking, request: Request) -> Response:
         controller_max=CONTROLLER_MAX_CHARACTERS,
         case_max=CASE_REFERENCE_MAX_CHARACTERS,
         grounds=HOLD_GROUNDS,
-        dates={new.kind: new} if answered_by_erasure else {law: legal_deadlines(law, new.requested_at) for law in LAWS},
+        dates={new.kind: new}
+        if answered_by_erasure
+        else deadlines.preview_deadlines(acting.tenant_id, new.requested_at),
         grace=GRACE_DAYS,
         grace_max=GRACE_DAYS_MAX,
     )
@@ -148,12 +151,15 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
         "privacy/erasure",
         erasure=found,
         done_steps=done,
+        basis=found.legal_basis and report_page.describe_basis(found.kind, found.legal_basis, document_texts.read()),
+        held=requests.find_held(viewer.tenant_id, [found.erasure_id]).get(found.erasure_id),
         left=left,
         passes=passes,
         ended=ended,
         partial_sent_at=partial_sent_at,
         counts=report and count_outcomes(report),
         deadline_note=_describe_deadline(found, partial_sent_at),
+        days_left=None if logged is None else deadlines.days_left(logged, datetime.now(UTC)),
         mentions=mentions.list_mentions(viewer.tenant_id, found.erasure_id) if report else [],
         records=document_texts.read(),
     )

@@ -81,7 +81,7 @@ def create_request(acting: Guarding) -> Response:
     fields = {name: acting.form.get(name, "") for name in ("nature", "law", "manner", "controller", "case_reference")}
     new = read_as(NewRequest, {**fields, "received_at": read_day(acting.form, "received")})
     acting.record("enter_request", new.nature)
-    request_log.create(acting.tenant_id, new)
+    request_log.create(acting.tenant_id, new, acting.key_id)
     return redirect_back("/privacy", "entered")
 
 
@@ -89,7 +89,7 @@ def create_request(acting: Guarding) -> Response:
 def confirm_receipt(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the requester was sent a confirmation of receipt."""
     acting.record("confirm_request", request_id)
-    request_log.confirm_receipt(acting.tenant_id, request_id)
+    request_log.confirm_receipt(acting.tenant_id, request_id, acting.key_id)
     return redirect_back("/privacy", "confirmed")
 
 

@@ -61,6 +61,8 @@ Action = Literal[
     "retention_set",
     "retention_removed",
     "texts_reviewed",
+    "request_recorded",
+    "receipt_confirmed",
 ]
 
 SYSTEM: Final = "system"

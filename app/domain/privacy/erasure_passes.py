@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from app.domain.formatting import MISSING, count_memories
+
 HELD: Final = "held memories"
 _HOLD: Final = re.compile(r"legal hold ([0-9a-f-]{36}) ")
 
@@ -88,11 +90,11 @@ def describe_delays(delays: Sequence[HoldDelay], current: Sequence[UUID]) -> lis
     """
     return [
         {
-            "what": "memories of a released legal hold",
+            "what": "nothing under a released legal hold",
             "count": 0,
-            "ground": f"legal hold {delay.hold_id} of {_day(delay.placed_at)}, released {_day(delay.released_at)}: "
-            f"it delayed {delay.memories} memories",
-            "until": "they are erased",
+            "ground": f"legal hold {delay.hold_id} of {_day(delay.placed_at)} was released on "
+            f"{_day(delay.released_at)}; it had delayed {count_memories(delay.memories)}",
+            "until": MISSING,
             "code": "released",
             "values": {
                 "hold": str(delay.hold_id),

@@ -75,19 +75,41 @@ _LABELS: Final = (*dict.fromkeys((*_FIRST, *(each.name for each in COLUMNS if ea
 """The fields listed below a memory's text."""
 
 
-def render_head(kind: str, subject: str, made_at: str, contents: PageContents, texts: Texts = ENGLISH) -> str:
-    """Return the beginning of the page, with the table of contents."""
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """The request that an export answers, as the page states it."""
+
+    request_id: str
+    controller: str | None = None
+    case_reference: str | None = None
+
+
+def render_head(
+    kind: str,
+    subject: str,
+    made_at: str,
+    contents: PageContents,
+    request: AnsweredRequest,
+    texts: Texts = ENGLISH,
+) -> str:
+    """Return the beginning of the page: title, controller, case reference, request ID, and table of contents."""
     title = escape(texts.text("export.title", subject=subject))
     entries = [(f"memories-{place}", section_title(place, contents, texts)) for place in range(len(contents.sections))]
     entries += [(part, texts.text(f"export.{part}")) for part in _ENDS[kind]]
     links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, name in entries)
     lead = f"{texts.text(f'export.lead_{kind}')} {texts.text('export.made_at', made_at=made_at)}"
+    case = {"answers": request.controller, "case_reference": request.case_reference, "request_id": request.request_id}
+    rows = "".join(
+        f"<dt>{escape(texts.text(f'export.{name}'))}</dt><dd>{escape(value)}</dd>"
+        for name, value in case.items()
+        if value
+    )
     none = "" if contents.sections else f"<p>{escape(texts.text('export.no_memories'))}</p>"
     return (
         f'<!doctype html><html lang="{escape(texts.text("language"))}"><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{title}</title><style>{_STYLE}</style>"
-        f"<h1>{title}</h1><p>{escape(lead)}</p>{none}"
+        f"<h1>{title}</h1><dl>{rows}</dl><p>{escape(lead)}</p>{none}"
         f"<nav><h2>{escape(texts.text('export.contents'))}</h2><ol>{links}</ol></nav>\n"
     )
 
@@ -121,16 +143,18 @@ def render_access_memory(line: Mapping[str, Any], texts: Texts = ENGLISH) -> str
     """Render a memory of an `access` export."""
     memory, state = line["memory"], line.get("state") or {}
     retention = line.get("retention") or {}
-    next_change_at = retention.get("next_change_at")
+    next_change_at, as_of = retention.get("next_change_at"), retention.get("as_of")
+    reason, identities = retention.get("why"), sum((line.get("identities") or {}).values())
     derived = {
         "tier": texts.text("export.field.hidden") if line["hidden"] else state.get("tier"),
         "strength": line.get("strength"),
         "importance": line.get("importance"),
         "salience": state.get("salience"),
         "cues": ", ".join((line.get("score") or {}).get("inferred_cues") or ()),
-        "reason": retention.get("why"),
+        "reason": texts.text("export.as_of", day=texts.day(as_of), reason=reason) if reason and as_of else reason,
         "next_change": next_change_at and texts.day(next_change_at),
         "hold": texts.text("format.yes") if line["held"] else None,
+        "identities": identities or None,
         "unreadable": line.get("damaged"),
     }
     shown = {
@@ -167,7 +191,9 @@ def render_foot(
         for recipient in recipients or ()
     )
     sent = f"<dl>{hosts}</dl>" if hosts else f"<p>{escape(texts.text('export.recipients_none'))}</p>"
-    others = "".join(f"<dt>{escape(name)}</dt><dd>{texts.value(lines)}</dd>" for name, lines in files.items())
+    others = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(_describe_file(name, lines, texts))}</dd>" for name, lines in files.items()
+    )
     end = "</section>" if contents.sections else ""
     received = f'<h2 id="recipients">{escape(texts.text("export.recipients"))}</h2>{sent}'
     received += f'<h2 id="controller">{escape(texts.text("export.controller"))}</h2>'
@@ -179,6 +205,12 @@ def render_foot(
         f"{end}<section>{'' if recipients is None else received}"
         f'<h2 id="files">{escape(texts.text("export.files"))}</h2><dl>{others}</dl></section></html>\n'
     )
+
+
+def _describe_file(name: str, lines: int, texts: Texts) -> str:
+    """Return the contents of a file and its number of lines; files of other versions have no description."""
+    key = f"export.file.{name.removesuffix('.jsonl')}"
+    return texts.count("export.file_lines", lines, about=texts.text(key if key in texts else "export.file.other"))
 
 
 def _render_pairs(key: str, texts: Texts) -> str:

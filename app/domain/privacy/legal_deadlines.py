@@ -1,5 +1,8 @@
 """Legal deadlines of privacy requests: for confirming receipt, for the answer, and for the start of an erasure.
 
+A deadline is a day: it passes when the day ends. The day counts in UTC, in which documents state dates, or in the
+tenant's time zone if the day ends earlier there.
+
 An engineer's interpretation of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not legal advice.
 """
 
@@ -7,8 +10,8 @@ from __future__ import annotations
 
 from calendar import monthrange
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from datetime import MINYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final, Literal, TypeVar
 
 from app.errors import FieldError, Invalid
 
@@ -26,11 +29,14 @@ CCPA_CONFIRM_DAYS: Final = 10
 RESERVE: Final = timedelta(days=5)
 """Erasing starts at least this long before the legal deadline, even if that shortens the grace period."""
 _SATURDAY: Final = 5
+_LAST_SECOND: Final = time(23, 59, 59)
+
+_Day = TypeVar("_Day", bound=date)
 
 
 @dataclass(frozen=True, slots=True)
 class LegalDeadlines:
-    """Deadlines, in UTC.
+    """Deadlines, in UTC. Those of a law are the last second of a day.
 
     Attributes:
         confirm_by: Deadline for confirming receipt to the person; None if no law sets one.
@@ -50,6 +56,7 @@ def legal_deadlines(
     *,
     entered_at: datetime | None = None,
     due_at: datetime | None = None,
+    zone: tzinfo = UTC,
 ) -> LegalDeadlines:
     """Return the deadlines of an erasure.
 
@@ -60,6 +67,7 @@ def legal_deadlines(
             would otherwise start later than `RESERVE` before `due_at`.
         entered_at: Start of the grace period, if the request was entered after its receipt; None for `received_at`.
         due_at: Deadline of a request that was extended; None for the law's deadline.
+        zone: The tenant's time zone.
 
     Raises:
         Invalid: The grace period is above `GRACE_DAYS_MAX`, or negative.
@@ -68,55 +76,71 @@ def legal_deadlines(
     days = GRACE_DAYS[law] if grace_days is None else grace_days
     if not 0 <= days <= days_max:
         raise Invalid(errors=[FieldError("grace_days", f"isn't from 0 to {days_max}", days, days_max)])
-    received_at = received_at.astimezone(UTC)
-    entered_at = received_at if entered_at is None else entered_at.astimezone(UTC)
-    due_at = due_at or _due_at(law, received_at)
+    entered_at = (received_at if entered_at is None else entered_at).astimezone(UTC)
+    due_at = due_at or _due_at(law, received_at, zone)
     erase_after = entered_at + timedelta(days=days)
     if due_at is not None:
         erase_after = min(erase_after, max(due_at - RESERVE, entered_at))
-    return LegalDeadlines(confirmation_deadline(law, received_at), due_at, erase_after)
+    return LegalDeadlines(confirmation_deadline(law, received_at, zone), due_at, erase_after)
 
 
-def confirmation_deadline(law: Law, received_at: datetime) -> datetime | None:
+def confirmation_deadline(law: Law, received_at: datetime, zone: tzinfo = UTC) -> datetime | None:
     """Return the deadline for confirming receipt to the person, or None if no law sets one."""
-    return _business_days_later(received_at, CCPA_CONFIRM_DAYS) if law == "ccpa" else None
+    if law != "ccpa":
+        return None
+    return _end_of_day(_business_days_later(_receipt_day(received_at, zone), CCPA_CONFIRM_DAYS), zone)
 
 
-def _due_at(law: Law, received_at: datetime) -> datetime | None:
+def _due_at(law: Law, received_at: datetime, zone: tzinfo) -> datetime | None:
+    day = _receipt_day(received_at, zone)
     if law == "gdpr":
-        return add_month(received_at)
-    return received_at + timedelta(days=CCPA_DAYS) if law == "ccpa" else None
+        return _end_of_day(add_month(day), zone)
+    return _end_of_day(day + timedelta(days=CCPA_DAYS), zone) if law == "ccpa" else None
 
 
-def extended_deadline(law: Law, received_at: datetime, months: int | None) -> datetime | None:
+def _receipt_day(received_at: datetime, zone: tzinfo) -> date:
+    """Return the day of receipt, in UTC or in the zone, whichever is earlier. Midnight in UTC stands for a date."""
+    received_at = received_at.astimezone(UTC)
+    if received_at.time() == time() or received_at.year == MINYEAR:
+        return received_at.date()
+    return min(received_at.date(), received_at.astimezone(zone).date())
+
+
+def _end_of_day(day: date, zone: tzinfo) -> datetime:
+    """Return the last second of a day, in UTC or in the zone, whichever is earlier."""
+    return min(datetime.combine(day, _LAST_SECOND, each).astimezone(UTC) for each in (UTC, zone))
+
+
+def extended_deadline(law: Law, received_at: datetime, months: int | None, zone: tzinfo = UTC) -> datetime | None:
     """Return the deadline after an extension, counted from receipt; None if the law sets no deadline.
 
     Args:
         law: GDPR Art. 12(3) allows two further months, Cal. Civ. Code § 1798.130(a)(2) 45 further days.
         received_at: Time of receipt, with a time zone.
         months: Number of further months under the GDPR; None for `EXTENSION_MONTHS`.
+        zone: The tenant's time zone.
 
     Raises:
         Invalid: The law doesn't extend deadlines by months.
     """
-    received_at = received_at.astimezone(UTC)
+    day = _receipt_day(received_at, zone)
     if law == "gdpr":
-        return add_month(received_at, 1 + (months or EXTENSION_MONTHS))
+        return _end_of_day(add_month(day, 1 + (months or EXTENSION_MONTHS)), zone)
     if months is not None:
         raise Invalid(errors=[FieldError("months", "is allowed only for requests under the GDPR")])
-    return received_at + timedelta(days=2 * CCPA_DAYS) if law == "ccpa" else None
+    return _end_of_day(day + timedelta(days=2 * CCPA_DAYS), zone) if law == "ccpa" else None
 
 
-def add_month(moment: datetime, months: int = 1) -> datetime:
+def add_month(moment: _Day, months: int = 1) -> _Day:
     """Return the same day of a later month, or that month's last: 31 January becomes 28 or 29 February."""
     years, month = divmod(moment.month - 1 + months, 12)
     year, month = moment.year + years, month + 1
     return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
 
 
-def _business_days_later(moment: datetime, days: int) -> datetime:
+def _business_days_later(day: date, days: int) -> date:
     """Add this many days from Monday to Friday; public holidays count as business days."""
     while days:
-        moment += timedelta(days=1)
-        days -= moment.weekday() < _SATURDAY
-    return moment
+        day += timedelta(days=1)
+        days -= day.weekday() < _SATURDAY
+    return day

@@ -67,9 +67,12 @@ def review(tenant_id: UUID, erasure_id: UUID, given: MentionReview, actor: str) 
     with database.tenant(tenant_id) as tx:
         listed = _read(tx, tenant_id, erasure_id, locked=True)
         known = {each.number for each in listed}
-        unknown = sorted({*given.redact, *given.keep} - known)
         both = sorted({*given.redact} & {*given.keep})
-        errors = [FieldError("redact", f"the report lists no text with the number {number}") for number in unknown]
+        errors = [
+            FieldError(decision, f"the report lists no text with number {number}")
+            for decision, numbers in (("redact", given.redact), ("keep", given.keep))
+            for number in sorted({*numbers} - known)
+        ]
         errors += [FieldError("keep", f"the number {number} is also in `redact`") for number in both]
         if errors:
             raise Invalid(errors=errors)

@@ -271,7 +271,9 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "clocks": {
             "received_at": erasure.arrived_at or erasure.requested_at,
             "requested_at": erasure.requested_at,
-            "confirm_by": confirmation_deadline(erasure.kind, erasure.arrived_at or erasure.requested_at),
+            "confirm_by": logged.confirm_by
+            if logged
+            else confirmation_deadline(erasure.kind, erasure.arrived_at or erasure.requested_at),
             "due_at": erasure.due_at,
             "grace_until": erasure.erase_after,
             "started_at": erasure.started_at,

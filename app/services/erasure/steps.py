@@ -376,7 +376,7 @@ STEPS: Final[dict[str, ErasureStep]] = {
     "bases": ErasureStep(name_store("bases"), "computed again without the erased vectors", _find_bases, _erase_bases),
     "records": ErasureStep(
         name_store("records"),
-        "names redacted, searches deleted",
+        ENGLISH.text("stores.records.method"),
         _find_records,
         _erase_records,
     ),

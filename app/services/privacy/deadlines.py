@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import structlog
 
+from app.domain.privacy.legal_deadlines import LAWS, Law, LegalDeadlines, legal_deadlines
 from app.domain.privacy.requests import PrivacyRequest
+from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.privacy import deadlines
 from app.store.privacy.deadlines import DeadlineTotals, DueRequests
@@ -17,6 +21,19 @@ NEAR_DAYS: Final = 7
 """Open requests that are due within this number of days, or overdue, are reported each night."""
 
 log = structlog.get_logger(__name__)
+
+
+def read_zone(tx: database.Transaction, tenant_id: UUID) -> ZoneInfo:
+    """Return the time zone of the tenant's policy, by whose days legal deadlines count."""
+    now = database.now(tx).timestamp()
+    return ZoneInfo(memory_strength.load_timeline(tx, tenant_id).at(now).policy.time_zone)
+
+
+def preview_deadlines(tenant_id: UUID, received_at: datetime) -> dict[Law, LegalDeadlines]:
+    """Return the deadlines that a request would have under each law."""
+    with database.tenant(tenant_id) as tx:
+        zone = read_zone(tx, tenant_id)
+    return {law: legal_deadlines(law, received_at, zone=zone) for law in LAWS}
 
 
 def next_deadlines(tenant_id: UUID) -> DueRequests:
@@ -33,14 +50,14 @@ def warn_due_requests(tenant_id: UUID) -> None:
 
 
 def days_left(request: PrivacyRequest, now: datetime) -> float | None:
-    """Return the days until an open request is due, negative if overdue.
+    """Return the days until an open request is due, rounded down to 0.1, negative if overdue.
 
     Returns:
         None if the request is answered, also in part, or has no deadline.
     """
     if request.answer is not None or request.partial_sent_at is not None or request.due_at is None:
         return None
-    return round((request.due_at - now) / timedelta(days=1), 1)
+    return math.floor((request.due_at - now) / timedelta(days=0.1)) / 10
 
 
 def deadline_figures() -> DeadlineTotals:

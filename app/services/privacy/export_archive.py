@@ -20,12 +20,13 @@ from app.clients.object_store import cold_store
 from app.domain.privacy import export_page
 from app.domain.privacy.documents.texts import Texts
 from app.domain.privacy.export import FORMAT, line_schema, part_associated_data
-from app.domain.privacy.export_page import PageContents
+from app.domain.privacy.export_page import AnsweredRequest, PageContents
 from app.domain.tiers import encryption
 from app.errors import Conflict, Unavailable
 from app.services.privacy import document_texts, export_requests
 from app.services.security import audit, encryption_keys, recipients
 from app.store.core import database
+from app.store.privacy import request_log
 from app.store.privacy.exports import Export
 
 _PAGES: Final[dict[str, tuple[str, Callable[[Any, Texts], str]]]] = {
@@ -59,6 +60,7 @@ class _Bundle:
     Attributes:
         key: Key that decrypts the export's parts.
         recipients: Hosts that received the tenant's memories, for exports of kind `access` (GDPR Art. 15 (1) c).
+        request: The request that the export answers.
         files: Manifest entries of the files written so far.
         damaged: Ids of memories whose text in cold storage can't be read.
         page: The sections of the readable page, known once the memories' file has been written.
@@ -68,6 +70,7 @@ class _Bundle:
     export: Export
     key: bytes
     recipients: list[dict[str, Any]]
+    request: AnsweredRequest
     files: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     page: PageContents = field(default_factory=PageContents)
@@ -86,7 +89,9 @@ class _Bundle:
         """Yield the HTML page in pieces."""
         export, texts, page = self.export, document_texts.read(), self.page
         finished_at = texts.moment(export.finished_at)
-        yield export_page.render_head(export.kind, export.subject or "", finished_at, page, texts).encode()
+        yield export_page.render_head(
+            export.kind, export.subject or "", finished_at, page, self.request, texts
+        ).encode()
         file, render_line = _PAGES[export.kind]
         numbers = count(1)
         for part in self.parts(file):
@@ -133,6 +138,8 @@ class _Bundle:
             "kind": export.kind,
             "subject": export.subject,
             "law": export.law,
+            "controller": self.request.controller,
+            "case_reference": self.request.case_reference,
             "requested_at": export.requested_at,
             "finished_at": export.finished_at,
             "files": self.files,
@@ -162,8 +169,10 @@ def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[byt
             reason = "has failed: request a new export" if export.status == "failed" else "has expired"
             raise Conflict(f"this export {reason}")
         recipient_hosts = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
+        logged = request_log.get(tx, tenant_id, export_id)
         audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
-    return _zipped(_Bundle(tenant_id, export, key, recipient_hosts))
+    case = (logged.controller, logged.case_reference) if logged else ()
+    return _zipped(_Bundle(tenant_id, export, key, recipient_hosts, AnsweredRequest(str(export_id), *case)))
 
 
 def _zipped(bundle: _Bundle) -> Iterator[bytes]:

@@ -239,6 +239,7 @@ def _live(tx: database.Transaction, tenant_id: UUID, ids: Sequence[UUID]) -> dic
                 "wanted_tier": DECAY_TIERS[decision.tiers[row]],
                 "rule": RULES[decision.rules[row]],
                 "why": reasons[row],
+                "as_of": datetime.fromtimestamp(now, UTC),
                 "next_change_at": datetime.fromtimestamp(due[row], UTC) if due[row] < FAR_SECONDS else None,
             },
         }

@@ -30,6 +30,8 @@ from app.store.tenants import tenants
 
 KIND: Final = "release"
 ROWS: Final = 5000
+SUBJECTS_MAX: Final = 50
+"""Maximum number of subjects of a thread or of listed memories whose names a hold's reason is compared with."""
 STEP_SECONDS: Final = 2.0
 
 
@@ -42,12 +44,13 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
         ground: Legal ground for retaining the memories.
 
     Raises:
-        Invalid: Some ids don't match any memory of this tenant.
+        Invalid: Some ids don't match any memory of this tenant, or the reason names a subject of the memories.
         Conflict: The tenant is being deleted.
         Unavailable: A memory is still in the queue.
     """
     ids = meant.memory_ids or []
     missing: list[UUID] = []
+    covered = 0 if ids else sum(preview_hold(tenant_id, meant))  # counted before the lock, which delays other writes
     with database.tenant(tenant_id) as tx:
         holds.lock_exclusive(tx, tenant_id)
         tenant = tenants.get(tx, tenant_id)
@@ -58,8 +61,9 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
             missing = [memory_id for memory_id in ids if memory_id not in stored]
             meant = replace(meant, memory_ids=list(dict.fromkeys(stored.values())))
         if not missing:
+            _check_reason(tx, tenant_id, meant, reason)
             placed = holds.insert_hold(tx, tenant_id, uuid4(), meant, reason, placed_by, ground=ground)
-            audit_hold(tx, tenant_id, "hold_placed", placed, placed_by)
+            audit_hold(tx, tenant_id, "hold_placed", placed, placed_by, covered)
             return placed
     # Query the queue outside the transaction.
     if backlog().find(tenant_id, *missing):
@@ -72,8 +76,15 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
     )
 
 
-preview_hold = database.in_tenant(holds.count_covered)
-"""Return how many memories a hold would cover now, without placing it."""
+def preview_hold(tenant_id: UUID, meant: Scope, reason: str | None = None) -> HoldCounts:
+    """Return how many memories a hold would cover now, without placing it.
+
+    Raises:
+        Invalid: The reason names a subject of the memories.
+    """
+    with database.tenant(tenant_id) as tx:
+        _check_reason(tx, tenant_id, meant, reason)
+        return holds.count_covered(tx, tenant_id, meant)
 
 
 list_holds = database.in_tenant(holds.list_holds)
@@ -111,13 +122,15 @@ def release_hold(
     Raises:
         NotFound: This tenant has no such hold.
         Conflict: The hold was already released.
-        Invalid: The reason names the subject of the hold.
+        Invalid: The reason names a subject of the memories.
     """
+    with database.tenant(tenant_id) as tx:
+        covered = sum(holds.count_covered(tx, tenant_id, _get_or_404(tx, tenant_id, hold_id).meant))
     with database.tenant(tenant_id) as tx:
         # Without the lock, an erasure that has just read the hold could wait for its release forever.
         holds.lock_exclusive(tx, tenant_id)
         hold = _get_or_404(tx, tenant_id, hold_id)
-        retained_texts.check_within(tx, tenant_id, hold.meant.subject, reason=reason)
+        _check_reason(tx, tenant_id, hold.meant, reason)
         waiting = holds.count_waiting(tx, tenant_id, hold)
         if not holds.release_hold(tx, tenant_id, hold_id, released_by, reason):
             raise Conflict("this hold is already released")
@@ -126,7 +139,7 @@ def release_hold(
             parameters = {"hold_id": str(hold_id), "after": str(last)}
             jobs.add(tx, uuid4(), tenant_id, KIND, parameters, lone=False)
         requests.queue_waiting(tx, tenant_id)
-        audit_hold(tx, tenant_id, "hold_released", hold, released_by)
+        audit_hold(tx, tenant_id, "hold_released", hold, released_by, covered)
         return _get_or_404(tx, tenant_id, hold_id), waiting
 
 
@@ -137,7 +150,7 @@ def correct_hold(tenant_id: UUID, hold_id: UUID, given: HoldCorrection, changed_
 
     Raises:
         NotFound: This tenant has no such hold.
-        Invalid: Nothing is given, or the reason names the subject of the hold.
+        Invalid: Nothing is given, or the reason names a subject of the memories.
     """
     if given.ground is UNSET and given.reason is UNSET:
         raise Invalid(errors=[FieldError("ground", "is missing: give a ground, a reason, or both")])
@@ -148,7 +161,7 @@ def correct_hold(tenant_id: UUID, hold_id: UUID, given: HoldCorrection, changed_
         reason = hold.reason if isinstance(given.reason, UnsetType) else given.reason
         if (ground, reason) == (hold.ground, hold.reason):
             return hold
-        retained_texts.check_within(tx, tenant_id, hold.meant.subject, reason=reason)
+        _check_reason(tx, tenant_id, hold.meant, reason)
         hold_changes.correct_hold(tx, tenant_id, hold_id, ground=ground, reason=reason, changed_by=changed_by)
         audit_hold(tx, tenant_id, "hold_corrected", hold, changed_by)
         return _get_or_404(tx, tenant_id, hold_id)
@@ -175,10 +188,34 @@ def run_job_slice(job: Job) -> Step:
     return Step(processed, state, finished=after is None)
 
 
-def audit_hold(tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str) -> None:
-    """Write a hold's change to the audit log."""
-    meant, details = hold.meant, {"hold": str(hold.hold_id)}
-    audit.append(tx, tenant_id, action, actor, ids=meant.memory_ids or (), subject=meant.subject, details=details)
+def audit_hold(
+    tx: database.Transaction, tenant_id: UUID, action: Action, hold: Hold, actor: str, covered: int = 0
+) -> None:
+    """Write a hold's change to the audit log.
+
+    Args:
+        covered: Number of memories that meet the hold's conditions; not counted if the hold lists ids.
+    """
+    ids, details = hold.meant.memory_ids or (), {"hold": str(hold.hold_id)}
+    items = len(ids) or covered
+    audit.append(tx, tenant_id, action, actor, ids=ids, items=items, subject=hold.meant.subject, details=details)
+
+
+def _check_reason(tx: database.Transaction, tenant_id: UUID, meant: Scope, reason: str | None) -> None:
+    """Check that a reason names neither the subject of a hold nor a subject in its thread or of its listed memories.
+
+    Holds on other conditions, such as a category, can cover very many subjects: their names aren't looked for.
+
+    Raises:
+        Invalid: The reason contains a name.
+    """
+    if not reason:
+        return
+    subjects = [meant.subject] if meant.subject else []
+    if meant.thread or meant.memory_ids:
+        subjects += holds.list_subjects(tx, tenant_id, meant, SUBJECTS_MAX)
+    for subject in dict.fromkeys(subjects):
+        retained_texts.check_within(tx, tenant_id, subject, reason=reason)
 
 
 def _get_or_404(tx: database.Transaction, tenant_id: UUID, hold_id: UUID) -> Hold:

@@ -15,7 +15,7 @@ from app.domain.ingest.memory import check_moment
 from app.domain.privacy.legal_deadlines import Law, legal_deadlines
 from app.domain.privacy.requests import Nature, PrivacyRequest
 from app.errors import Conflict, FieldError, Invalid
-from app.services.privacy import retained_texts
+from app.services.privacy import deadlines, retained_texts
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.privacy import exports, request_log
@@ -80,7 +80,7 @@ def find_entry(
         Conflict: The request is answered, or carried out already.
     """
     if given.request_id is None:
-        return _new_entry(tx, given)
+        return _new_entry(tx, tenant_id, given)
     request = request_log.get(tx, tenant_id, given.request_id, locked=locked)
     if request is None:
         raise Invalid(errors=[FieldError("request_id", "isn't the ID of a request in the log", str(given.request_id))])
@@ -116,18 +116,18 @@ def past_moment(tx: database.Transaction, moment: datetime | None, field: str) -
     return moment
 
 
-def _new_entry(tx: database.Transaction, given: RequestOptions) -> PrivacyRequest:
+def _new_entry(tx: database.Transaction, tenant_id: UUID, given: RequestOptions) -> PrivacyRequest:
     law = given.law or "user"
     received_at = past_moment(tx, given.received_at, "received_at")
-    deadlines = legal_deadlines(law, received_at)
+    times = legal_deadlines(law, received_at, zone=deadlines.read_zone(tx, tenant_id))
     return PrivacyRequest(
         uuid4(),
         given.nature or "access",
         law,
         "api",
         received_at,
-        deadlines.confirm_by,
-        deadlines.due_at,
+        times.confirm_by,
+        times.due_at,
         controller=given.controller,
         case_reference=given.case_reference,
     )

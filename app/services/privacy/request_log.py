@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
-from app.domain.privacy.audit_chain import Action
+from app.domain.privacy.audit_chain import SYSTEM, Action
 from app.domain.privacy.documents.letters import (
+    ERASING,
     NOT_HELD,
     WAITS,
     HeldMemories,
@@ -30,7 +31,7 @@ from app.domain.privacy.requests import (
     RequestStatistics,
 )
 from app.errors import Conflict, FieldError, Invalid, require_found
-from app.services.privacy import document_texts, retained_texts
+from app.services.privacy import deadlines, document_texts, retained_texts
 from app.services.privacy.recorded_requests import past_moment
 from app.services.security import audit
 from app.store.core import database
@@ -39,6 +40,10 @@ from app.store.privacy import request_log
 
 CATEGORIES_MAX: Final = 500
 _TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give a later time"
+_DENY_ERASURE: Final = (
+    "its erasure answers this request: to deny it, cancel the erasure during its grace period, then record the request "
+    "again and deny it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +62,31 @@ class RequestSummary:
     categories_left_out: int
 
 
-def create(tenant_id: UUID, given: NewRequest) -> PrivacyRequest:
+def create(tenant_id: UUID, given: NewRequest, actor: str = SYSTEM) -> PrivacyRequest:
     """Record a privacy request, which an erasure or export can carry out; others record their requests themselves.
+
+    Args:
+        actor: Id of the caller's key.
 
     Raises:
         Invalid: The time of receipt is in the future.
     """
     with database.tenant(tenant_id) as tx:
         received_at = past_moment(tx, given.received_at, "received_at")
-        deadlines = legal_deadlines(given.law, received_at)
+        times = legal_deadlines(given.law, received_at, zone=deadlines.read_zone(tx, tenant_id))
         fields = (given.nature, given.law, given.manner, received_at)
         new = PrivacyRequest(
             uuid4(),
             *fields,
-            deadlines.confirm_by,
-            deadlines.due_at,
+            times.confirm_by,
+            times.due_at,
             controller=given.controller,
             case_reference=given.case_reference,
         )
         request_log.put(tx, tenant_id, new)
+        details = {"request": str(new.request_id), "nature": new.nature, "law": new.law}
+        details["received_at"] = received_at.astimezone(UTC).isoformat(timespec="seconds")
+        audit.append(tx, tenant_id, "request_recorded", actor, items=1, details=details)
     return new
 
 
@@ -96,16 +107,21 @@ def get(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
     return require_found(find(tenant_id, request_id), "request")
 
 
-def confirm_receipt(tenant_id: UUID, request_id: UUID) -> PrivacyRequest:
-    """Record that the requester has been sent a confirmation of receipt.
+def confirm_receipt(tenant_id: UUID, request_id: UUID, actor: str = SYSTEM) -> PrivacyRequest:
+    """Record that the requester has been sent a confirmation of receipt; only the first confirmation counts.
+
+    Args:
+        actor: Id of the caller's key.
 
     Raises:
         NotFound: This tenant has no such request.
     """
     with database.tenant(tenant_id) as tx:
-        _get_or_404(tx, tenant_id, request_id)
+        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        if request.confirmed_at is not None:
+            return request
         request_log.store_confirmation(tx, tenant_id, request_id)
-        return _get_or_404(tx, tenant_id, request_id)
+        return _audit_letter(tx, tenant_id, request, "receipt_confirmed", actor)
 
 
 def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, actor: str) -> PrivacyRequest:
@@ -153,7 +169,8 @@ def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) 
         if request.extended_at is not None:
             raise Conflict("this request is already extended, and the law allows one extension")
         retained_texts.check_about_within(tx, tenant_id, request_id, reason=extension.reason)
-        due_at = extended_deadline(request.law, request.received_at, extension.months)
+        zone = deadlines.read_zone(tx, tenant_id)
+        due_at = extended_deadline(request.law, request.received_at, extension.months, zone)
         if due_at is None or request.due_at is None:
             raise Conflict("this request has no legal deadline to extend")
         sent_at = None
@@ -282,9 +299,9 @@ def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> P
 
 
 def answer_request(
-    tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str
+    tenant_id: UUID, request_id: UUID, answered: Answer, basis: str | None, actor: str, *, dry_run: bool = False
 ) -> PrivacyRequest:
-    """Record the outcome of a request.
+    """Record the outcome of a request. With `dry_run`, only check that it can be recorded.
 
     Args:
         answered: `done` or `denied`.
@@ -297,13 +314,15 @@ def answer_request(
         Invalid: The basis names the subject.
     """
     with database.tenant(tenant_id) as tx:
-        _lock_open(tx, tenant_id, request_id)
+        request = _lock_open(tx, tenant_id, request_id)
         retained_texts.check_about_within(tx, tenant_id, request_id, basis=basis)
         erasure = requests.get(tx, tenant_id, request_id)
         if erasure is not None and erasure.status == "held":
             raise Conflict(WAITS)
         if erasure is not None:
-            raise Conflict("its erasure answers this request: cancel the erasure, then record the request separately")
+            raise Conflict(ERASING if answered == "done" else _DENY_ERASURE)
+        if dry_run:
+            return replace(request, answer=answered, basis=basis)
         request_log.store_answer(tx, tenant_id, [request_id], answered, basis)
         answered_request = _get_or_404(tx, tenant_id, request_id)
         details = {

@@ -12,6 +12,7 @@ from app.domain.privacy.requests import KEPT_MONTHS, RequestStatistics
 from app.domain.privacy.urgency import Deadline, sort_by_urgency
 from app.errors import Conflict
 from app.services.erasure.requests import ERASE, get_or_404
+from app.services.security import operator_log
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
@@ -73,6 +74,22 @@ list_requested = database.in_tenant(rights_overview.list_requested)
 """Return a page of requested erasures, latest first, after the given request time and id."""
 
 
+def finish(tenant_id: UUID, erasure_id: UUID, actor: str) -> Erasure:
+    """Start an erasure like `start_now`, and record before it that the key's caller ended the grace period.
+
+    Args:
+        actor: Id of the caller's key.
+
+    Raises:
+        NotFound: This tenant has no such erasure.
+        Conflict: The erasure has ended, or waits for the release of legal holds.
+    """
+    with database.tenant(tenant_id) as tx:
+        _check_startable(get_or_404(tx, tenant_id, erasure_id))
+    operator_log.record_action(tenant_id, actor, "finish_erasure", str(erasure_id), "called with the API")
+    return start_now(tenant_id, erasure_id)
+
+
 def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
     """Start an erasure now, skipping the rest of its grace period, or resume an incomplete erasure.
 
@@ -86,12 +103,7 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
-        if erasure.status == "held":
-            raise Conflict(
-                "only data under legal hold remains: release the hold, and the erasure continues automatically"
-            )
-        if erasure.status not in ("grace", "running"):
-            raise Conflict(f"this erasure is already {erasure.status}")
+        _check_startable(erasure)
         now = database.now(tx)
         if erasure.erase_after > now:
             requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
@@ -100,3 +112,15 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         erasure = get_or_404(tx, tenant_id, erasure_id)
     queues.nudge(queues.RIGHTS_TICK)
     return erasure
+
+
+def _check_startable(erasure: Erasure) -> None:
+    """Check that an erasure can be started or continued.
+
+    Raises:
+        Conflict: The erasure has ended, or waits for the release of legal holds.
+    """
+    if erasure.status == "held":
+        raise Conflict("only data under legal hold remains: release the hold, and the erasure continues automatically")
+    if erasure.status not in ("grace", "running"):
+        raise Conflict(f"this erasure is already {erasure.status}")

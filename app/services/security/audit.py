@@ -23,6 +23,11 @@ PAGE_ENTRIES: Final = 5000
 # Number of entries verified per night, which takes a few seconds. The whole chain is verified only on request.
 NIGHT_ENTRIES: Final = 50_000
 
+_OTHER_HASH: Final = (
+    "its hash differs from that of the anchor: the anchor was copied wrongly or belongs to another tenant or "
+    "installation, or the entries up to it were rewritten"
+)
+
 log = structlog.get_logger(__name__)
 
 
@@ -126,7 +131,7 @@ def _at_anchor(
         return broken
     anchored = [entry for entry in entries if entry.seq == anchor.seq]
     if anchored and anchored[0].hash != anchor.hash:
-        return BrokenEntry(anchor.seq, "its hash differs from the recorded anchor: the entries up to it were rewritten")
+        return BrokenEntry(anchor.seq, _OTHER_HASH)
     if not anchored and finished:
         return BrokenEntry(anchor.seq, "the anchored entry and all later entries are missing")
     return broken

@@ -173,6 +173,15 @@ FROM memories AS memory WHERE tenant_id = :tenant AND {scope_sql(meant)}
     return HoldCounts(*tx.execute(statement, {"tenant": tenant_id} | meant.conditions()).one())
 
 
+def list_subjects(tx: Connection, tenant_id: UUID, meant: Scope, limit: int) -> list[str]:
+    """Return the subjects of the memories that match a hold's conditions, the most frequent first."""
+    statement = text(f"""
+SELECT subject FROM memories AS memory WHERE tenant_id = :tenant AND subject IS NOT NULL AND {scope_sql(meant)}
+GROUP BY subject ORDER BY count(*) DESC, subject LIMIT :limit
+""")  # noqa: S608 - constants only
+    return list(tx.execute(statement, {"tenant": tenant_id, "limit": limit} | meant.conditions()).scalars())
+
+
 def count_waiting(tx: Connection, tenant_id: UUID, hold: Hold) -> WaitingErasures:
     """Count the held erasures with memories that no other hold covers, and these memories: a release erases them."""
     statement = text(f"""

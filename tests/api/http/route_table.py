@@ -98,6 +98,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/v1/privacy/erasures"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/erasures/{erasure_id}"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/erasures/{erasure_id}/cancel"): ("privacy", {}, 200),
+    ("POST", "/v1/privacy/erasures/{erasure_id}/finish"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/erasures/{erasure_id}/report"): ("privacy", {}, 200),
     ("GET", "/v1/privacy/erasures/{erasure_id}/mentions"): ("privacy", {}, 200),
     ("POST", "/v1/privacy/erasures/{erasure_id}/mentions"): ("privacy", {"json": {"keep": []}}, 200),

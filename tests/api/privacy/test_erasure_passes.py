@@ -153,7 +153,7 @@ def test_the_report_of_an_erasure_that_waited_for_a_hold_sums_over_both_passes(a
         "memories": 2,
     }
     [formerly] = [each for each in report["kept"] if hold in each["ground"]]
-    assert (formerly["what"], formerly["count"]) == ("memories of a released legal hold", 0)
+    assert (formerly["what"], formerly["count"]) == ("nothing under a released legal hold", 0)
     first, second = report["passes"]
     assert first["started_at"] < first["finished_at"] < placed["released_at"] < second["started_at"]
     assert second["started_at"] < second["finished_at"] == report["clocks"]["verified_at"]
@@ -183,7 +183,7 @@ def test_three_passes_for_two_holds_and_one_of_them_over_cold_storage(api: Api) 
     assert read_figures(report)["table memories"] == (4, 4, 0)
     assert [(each["what"], each["count"]) for each in report["kept"] if "legal hold" in each["ground"]] == [
         ("held memories", 2),
-        ("memories of a released legal hold", 0),
+        ("nothing under a released legal hold", 0),
     ]
 
     release_hold(api, cold)

@@ -44,6 +44,27 @@ def test_a_hold_is_shown_from_its_placing_to_its_release(api: Api) -> None:
     fields(again)
 
 
+def test_a_reason_names_no_subject_of_the_thread_or_of_the_listed_memories(api: Api) -> None:
+    [memory_id, _] = api.remember(
+        {"text": "x", "subject": "Marta Lindqvist", "thread": "dispute-7"},
+        {"text": "y", "subject": "bob", "thread": "dispute-7"},
+    )
+    for scope in ({"filter": {"thread": "dispute-7"}}, {"ids": [memory_id]}):
+        for reason in ("Marta Lindqvist against her landlord", "marta lindqvist, appeal"):
+            for dry_run in (True, False):
+                refused = api.post(PATH, json={"reason": reason, "dry_run": dry_run, **scope})
+                assert (refused.status_code, fields(refused)) == (422, ["reason"])
+        hold = place(api, **scope)["id"]
+        named = {"reason": "Marta Lindqvist"}
+        assert fields(api.patch(f"{PATH}/{hold}", json=named)) == ["reason"]
+        assert fields(api.post(f"{PATH}/{hold}/release", json=named)) == ["reason"]
+        assert api.post(f"{PATH}/{hold}/release", json={"reason": "settled"}).status_code == 200
+    items = "SELECT action, items FROM audit WHERE action IN ('hold_placed', 'hold_released') ORDER BY seq"
+    assert api.service.rows(items) == [
+        *(("hold_placed", 2), ("hold_released", 2), ("hold_placed", 1), ("hold_released", 1)),
+    ]
+
+
 def test_a_dry_run_counts_and_places_nothing(api: Api) -> None:
     api.remember({"text": "x", "subject": "ann"}, {"text": "y", "subject": "ann"})
     answer = api.post(PATH, json={"reason": "case 17", "subject": "ann", "dry_run": True})

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -240,6 +240,19 @@ def test_the_report_of_a_filter_names_no_person(api: Api) -> None:
         assert f"the erasure of {said} was requested without reference to a law" in visible(page)
 
 
+def test_a_grace_period_ended_with_the_api_is_reported_with_its_key(api: Api) -> None:
+    api.remember({"text": "gone", "subject": "ann"})
+    erasure_id = api.post(ERASURES, json={"subject": "ann", "kind": "gdpr"}).json()["id"]
+    assert api.post(f"{ERASURES}/{erasure_id}/finish").json()["status"] == "grace"
+    worked(api.service, UNFINISHED)
+    report = api.get(f"{ERASURES}/{erasure_id}/report").json()
+    assert (report["status"], report["grace_ended"]["by"]) == ("verified", api.tenant.key_id)
+    assert api.post(f"{ERASURES}/{erasure_id}/finish").status_code == 409
+    acts = "SELECT count(*) FROM operator_acts WHERE act = 'finish_erasure'"
+    assert api.service.one(acts) == 1, "a refused call records no act"
+    assert api.post(f"{ERASURES}/{uuid4()}/finish").status_code == 404
+
+
 def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_key_store(api: Api) -> None:
     api.remember({"text": "kept", "subject": "ann", "tags": ["a"]}, {"text": "gone", "subject": "ann"})
     hold = api.post(HOLDS, json={"reason": "a lawsuit", "subject": "ann", "filter": {"tags": ["a"]}}).json()["id"]
@@ -256,7 +269,7 @@ def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_
     assert f"Request received {day}" in text
     assert "Reason stated for the extension: many requests" in text
     assert "Erasing finished, except for data under legal hold" in text
-    author = f"by the operator or with the API key {api.tenant.key_id}"
+    author = f"with the API key {api.tenant.key_id}"
     for written, place in (("extending the deadline", "in the request log"), (f"legal hold {hold}", "with the record")):
         assert re.search(rf"The reason for {written}, written on [\w ]+ {author}: retained {place}", text)
     assert "The operator stated no legal ground." in text

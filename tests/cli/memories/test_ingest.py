@@ -192,8 +192,10 @@ def test_a_refused_message_is_named_by_its_place_in_the_chat(cli: Cli, api: Stub
         ('{\n"text": "x"}', "a.json:1: invalid JSON"),
         ('{"text": "x"}\n{\n"messages": []}', "a.json:2: invalid JSON"),
         ('{"text": "' + "x" * 2**20 + '"}', "a.json:1: the line is too long"),
+        ('[\n{"text": "x"}\n]', "the file must be JSON Lines: convert a JSON list with `jq -c '.[]' FILE`"),
+        ('[{"text": "x"}]', "expected one JSON object per line"),
     ],
-    ids=["no list", "no messages", "a second object", "a long memory"],
+    ids=["no list", "no messages", "a second object", "a long memory", "a list of lines", "a list"],
 )
 def test_what_is_neither_memory_nor_chat_is_named(cli: Cli, api: Stub, folder: Path, content: str, said: str) -> None:
     (folder / "a.json").write_text(content)

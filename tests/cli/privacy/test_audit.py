@@ -43,7 +43,7 @@ def test_entries_are_listed(cli: Cli, api: Stub) -> None:
 
 
 def test_an_erasure_is_named_by_its_request_id(cli: Cli, api: Stub) -> None:
-    for name in ("erasure", "request"):
+    for name in ("erasure", "export", "request"):
         api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY | {"details": {name: "e1"}}], "next_cursor": None})
         assert "request ID e1" in cli("audit").out
 
@@ -65,6 +65,14 @@ def test_the_first_broken_entry_is_named_and_the_exit_code_says_so(cli: Cli, api
             assert json.loads(done.out)["broken"] == {"seq": 6001, "why": "it is missing"}
         else:
             assert "broken at entry 6,001: it is missing" in done.err
+
+
+def test_a_mistyped_anchor_is_named_as_a_cause_and_no_entry_is_called_intact(cli: Cli, api: Stub) -> None:
+    why = "its hash differs from that of the anchor: the anchor was copied wrongly"
+    for anchor, ends in (("18:9f3c", why), ("20:9f3c", f"{why}; earlier entries are intact")):
+        api.replies[f"GET {PATH}/verify"] = [verified(30, seq=18, why=why)]
+        done = cli("audit", "verify", "--anchor", anchor)
+        assert (done.code, done.err.strip().endswith(ends)) == (1, True)
 
 
 def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:

@@ -137,6 +137,26 @@ def test_a_completed_erasure_is_shown_without_its_scope_and_with_its_basis_in_wo
     assert "legal basis        GDPR Art. 17(1)(b): consent was withdrawn" in shown
 
 
+def test_the_scope_of_an_ended_erasure_is_no_longer_stored_and_numbers_agree(cli: Cli, api: Stub) -> None:
+    for status in ("verified", "cancelled"):
+        ended = ERASURE | {"status": status, "subject": None, "filter": None}
+        api.replies[f"GET {PATH}/e1"] = Reply(200, ended)
+        assert "scope              no longer stored" in cli("privacy", "show", "e1").out
+    for number, said in ((1, "1 text of operators named the subject and was"), (2, "2 texts of operators")):
+        api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"texts_redacted": number})
+        assert said in cli("privacy", "report", "e1").out
+
+
+def test_the_end_of_a_grace_period_is_asked_about(cli: Cli, api: Stub) -> None:
+    api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE | {"held": 2})
+    api.replies[f"POST {PATH}/e1/finish"] = Reply(200, ERASURE | {"status": "running"})
+    asked = cli("privacy", "finish", "e1", given="n\n")
+    assert (asked.code, [each.method for each in api.asked]) == (1, ["GET"])
+    assert "and later matches now, except 2 under legal hold? This can't be undone." in asked.err
+    assert cli("privacy", "finish", "e1", "--yes").out.startswith("Request ID e1: erasing starts now.")
+    assert api.asked[-1].path == f"{PATH}/e1/finish"
+
+
 def test_a_cancellation_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE)
     api.replies[f"POST {PATH}/e1/cancel"] = Reply(200, ERASURE | {"cancelled_at": "2026-03-08T09:30:00Z"})

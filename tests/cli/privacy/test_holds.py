@@ -98,7 +98,7 @@ def test_a_release_names_the_erasures_that_it_continues_and_asks_for_a_reason(cl
     assert "warning: on release, 2 waiting erasures delete 31 memories at once; this can't be undone" in done.err
     assert "2 waiting erasures delete 31 memories now" in done.out
     assert api.asked[-1].json == {"reason": "case 17 is settled"}
-    assert "2 waiting erasures delete 31 memories" in cli("hold", "show", "h1").out
+    assert "2 erasures; on release, they delete 31 memories" in cli("hold", "show", "h1").out
 
 
 def test_the_legal_ground_of_a_hold_is_asked_for(cli: Cli, api: Stub) -> None:

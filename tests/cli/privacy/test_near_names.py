@@ -74,7 +74,10 @@ def test_it_goes_on_as_written_with_a_warning(cli: Cli, api: Stub, words: tuple[
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_dry_run_says_it_in_its_result(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
     answer(api, NEAR)
-    assert SAID in cli(*words, "--dry-run").out
+    shown = cli(*words, "--dry-run").out
+    assert SAID in shown
+    late = "With --as-written, data that arrives under this name until 2026-03-14 11:00 UTC would be erased."
+    assert (late in shown) == (words[0] == "erase")
     assert json.loads(cli(*words, "--dry-run", "--json").out)["near"] == NEAR["near"]
 
 
@@ -124,6 +127,18 @@ def test_a_recorded_request_names_the_command_for_other_spellings(cli: Cli, api:
     assert "`chen` (1 memory; differs only in capitals)" in shown
     assert "run `ebbing erase NAME --law gdpr --received 2026-11-16`, without --request" in shown
     assert "Repeat the command" not in shown
+    case = {"case_reference": "DSR-17", "controller": "Example Ltd", "legal_basis": "b"}
+    api.replies[f"POST {ERASURES}"] = Reply(
+        202, would | case | {"kind": "gdpr", "received_at": "2026-11-16T00:00:00Z", "other_spellings": others}
+    )
+    shown = cli("erase", "Chen", "--request", "r1", "--dry-run").out
+    assert "--received 2026-11-16 --case DSR-17 --controller 'Example Ltd' --legal-basis b`, without --request" in shown
+    assert "Record the identity check of that entry too" in shown
+    logged = {"law": "gdpr", "received_at": "2026-11-17T00:00:00Z", "case_reference": "DSR-18"}
+    api.replies["GET /v1/privacy/requests/r1"] = Reply(200, logged)
+    api.replies["GET /v1/subjects/Chen"] = Reply(200, HELD | {"other_spellings": others})
+    shown = cli("export", "Chen", "--request", "r1", "--dry-run").out
+    assert "run `ebbing export NAME --law gdpr --received 2026-11-17 --case DSR-18`, without --request" in shown
 
 
 def test_the_case_is_sent_with_the_request(cli: Cli, api: Stub) -> None:

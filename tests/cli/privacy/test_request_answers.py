@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import Cli
-from tests.cli.stub import Reply, Stub
+from tests.cli.stub import Reply, Stub, problem
 
 PATH = "/v1/privacy/requests/r1"
 REQUEST = {
@@ -49,9 +49,16 @@ def test_a_notice_is_recorded(cli: Cli, api: Stub) -> None:
 
 def test_a_partial_answer_is_recorded(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}/partial"] = Reply(200, REQUEST | {"partial_sent_at": "2026-03-20T11:00:00Z"})
-    done = cli("privacy", "partial", "r1", "--at", "2026-03-20T11:00:00Z")
+    done = cli("privacy", "partial", "r1", "--at", "2026-03-20T11:00:00Z", "--yes")
     assert done.out == "r1: partial answer sent on 2026-03-20\n"
     assert api.asked[0].json["sent_at"][:16] == "2026-03-20T11:00"
+
+
+def test_a_request_that_its_erasure_answers_is_refused_before_the_question(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}/complete"] = Reply(409, problem(409, "conflict"))
+    done = cli("privacy", "complete", "r1", given="y\n")
+    assert (done.code, "Record r1 as completed" in done.err) == (1, False)
+    assert len(api.asked) == 1
 
 
 def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: Path) -> None:
@@ -81,7 +88,9 @@ def test_a_request_is_recorded_confirmed_and_completed(cli: Cli, api: Stub) -> N
     api.replies[f"POST {PATH}/confirm"] = Reply(200, REQUEST | {"confirmed_at": "2026-03-08T11:00:00Z"})
     assert cli("privacy", "confirm", "r1").out == "r1: receipt confirmed on 2026-03-08\n"
     api.replies[f"POST {PATH}/complete"] = Reply(200, REQUEST | {"answered_at": "2026-03-09T11:00:00Z"})
-    assert cli("privacy", "complete", "r1", given="n\n").code == 1
+    asked = cli("privacy", "complete", "r1", given="n\n")
+    assert (asked.code, "This can't be undone" in asked.err) == (1, True)
+    assert api.asked[-1].path.endswith("/complete?dry_run=true")
     assert cli("privacy", "complete", "r1", "--yes").out == "r1: completed on 2026-03-09\n"
 
 

@@ -62,9 +62,9 @@ def test_each_ground_of_the_gdpr_is_quoted() -> None:
 
 def test_an_extension_counts_from_the_receipt() -> None:
     received = datetime(2025, 11, 30, 9, tzinfo=UTC)
-    assert extended_deadline("gdpr", received, None) == datetime(2026, 2, 28, 9, tzinfo=UTC)
-    assert extended_deadline("gdpr", received, 1) == datetime(2026, 1, 30, 9, tzinfo=UTC)
-    assert extended_deadline("ccpa", received, None) == datetime(2026, 2, 28, 9, tzinfo=UTC)
+    assert extended_deadline("gdpr", received, None) == datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)
+    assert extended_deadline("gdpr", received, 1) == datetime(2026, 1, 30, 23, 59, 59, tzinfo=UTC)
+    assert extended_deadline("ccpa", received, None) == datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)
     assert extended_deadline("user", received, None) is None
     with pytest.raises(Invalid):
         extended_deadline("ccpa", received, 2)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.domain.privacy import export_page
-from app.services.privacy import export_archive
+from app.domain.privacy.export import NewExport
+from app.domain.privacy.requests import NewRequest
+from app.services.privacy import export_archive, export_requests, request_log
 from tests.services.export_store import Vault, vault
 
 __all__ = ["vault"]
@@ -51,7 +53,7 @@ def test_the_contents_lead_to_sections_of_dated_memories(
     assert "break-before:page" in page
     assert "5 March 2026, 10:00 UTC" in text
     assert ("Memories about other people are not part of this export" in text) == (kind == "access")
-    assert ("tier changes, unless the memory is used before" in text) == (kind == "access")
+    assert ("leaves its tier, unless the memory is used before" in text) == (kind == "access")
     assert "counter(pages)" in page
     assert ("no transfer of memories to other hosts" in text) == (kind == "access")
 
@@ -60,6 +62,29 @@ def test_the_page_of_somebody_unknown_says_so(vault: Vault) -> None:
     page = vault.opened(vault.made("portable", "nobody"))["index.html"].decode()
     assert "No memories are stored about this person." in shown(page)
     assert page.count("<section") == page.count("</section>")
+
+
+@pytest.mark.parametrize("kind", ["access", "portable"])
+def test_the_page_names_its_request_and_explains_its_files(vault: Vault, kind: str) -> None:
+    vault.remember({"text": "We met Mei Chen at 12 High Street", "subject": "ann"})
+    request = request_log.create(
+        vault.tenant_id,
+        NewRequest(kind, "gdpr", controller="Example <Ltd>", case_reference="DSR-17"),  # type: ignore[arg-type]
+    )
+    given = NewExport("ann", request_id=request.request_id)
+    export = export_requests.request_export(vault.tenant_id, given, "key")
+    vault.work(export.job_id)
+    files = vault.opened(export_requests.get(vault.tenant_id, export.export_id))
+    page = shown(files["index.html"].decode())
+    assert f"Controller Example <Ltd> Case reference DSR-17 Request ID {request.request_id}" in page
+    if kind == "portable":
+        assert "given.jsonl the data above, as it was submitted: 1 line" in page
+        return
+    assert re.search(
+        r"service.jsonl data of the memory service that belongs to no single memory, [^:]+: \d+ lines", page
+    )
+    assert "names of people and street addresses detected in the text 2" in page
+    assert re.search(r"reason for retention as of \d+ \w+ \d{4}: accepted ", page)
 
 
 def test_the_page_is_written_with_the_operators_texts(vault: Vault, tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_a_decision_redacts_or_keeps_a_text_and_is_recorded(desk: Desk) -> None:
     assert desk.reasons() == [REDACTED, "Chen Li was here"]
     text = visible(render_report(read_report(desk.tenant_id, erasure_id)))
     assert (
-        "1 meant the person and was replaced by a fixed sentence, 1 meant another person and is retained, "
-        "0 still have to be reviewed"
+        "Of these texts: 1 meant the person and was replaced by a fixed sentence, 1 meant another person and is "
+        "retained."
     ) in text
     assert "await" not in text
     assert "means the person; replaced by a fixed sentence on" in text
@@ -164,5 +164,5 @@ def test_the_report_names_only_the_kinds_of_records_that_it_found(desk: Desk) ->
     desk.act("about Mei Chen")
     text = visible(render_report(read_report(desk.tenant_id, desk.erase())))
     assert "1 released legal hold: name removed" in text
-    assert "Other records about the person were also found (section 2)" in text
+    assert "Texts or records that name the person were also found (section 2)" in text
     assert "recorded search" not in text.split("Check of the result")[0]

@@ -39,15 +39,20 @@ def faults(refused: pytest.ExceptionInfo[Invalid]) -> list[str]:
     return [each.field for each in refused.value.errors]
 
 
+def end_of(moment: datetime) -> datetime:
+    """Return the last second of the moment's day, in UTC."""
+    return moment.replace(hour=23, minute=59, second=59, microsecond=0)
+
+
 def test_deadlines_count_from_the_receipt_and_the_grace_period_from_the_entry(vault: Vault) -> None:
     new = requests.request(vault.tenant_id, ErasureOptions(ANN, "gdpr", 3, received_at=MONDAY), "key")
-    assert (new.due_at, new.arrived_at) == (add_month(MONDAY), MONDAY)
+    assert (new.due_at, new.arrived_at) == (end_of(add_month(MONDAY)), MONDAY)
     assert new.erase_after == new.requested_at + timedelta(days=3)
     [entry] = entries(vault)
     assert (entry.request_id, entry.received_at, entry.due_at) == (new.erasure_id, MONDAY, new.due_at)
     export = export_requests.request_export(vault.tenant_id, NewExport("ann", law="ccpa", received_at=MONDAY), "key")
     entry = request_log.get(vault.tenant_id, export.export_id)
-    assert (entry.received_at, entry.due_at) == (MONDAY, MONDAY + timedelta(days=45))
+    assert (entry.received_at, entry.due_at) == (MONDAY, end_of(MONDAY + timedelta(days=45)))
 
 
 def test_a_receipt_that_leaves_no_time_shortens_the_grace_period(vault: Vault) -> None:
@@ -73,12 +78,12 @@ def test_an_erasure_carries_out_a_recorded_request_from_its_receipt_to_its_answe
     request_log.extend(vault.tenant_id, recorded.request_id, Extension("many requests", 2), "key")
     asked = ErasureOptions(ANN, grace_days=0, legal_basis="b", request_id=recorded.request_id)
     new = requests.request(vault.tenant_id, asked, "key")
-    assert (new.erasure_id, new.kind, new.due_at) == (recorded.request_id, "gdpr", add_month(MONDAY, 3))
+    assert (new.erasure_id, new.kind, new.due_at) == (recorded.request_id, "gdpr", end_of(add_month(MONDAY, 3)))
     assert (new.controller, new.case_reference) == ("Example Ltd", "DSR-17")
     worked(vault.service)
     [entry] = entries(vault)
     assert (entry.answer, entry.manner, entry.received_at) == ("done", "letter", MONDAY)
-    assert (entry.identity_method, entry.first_due_at) == ("document", add_month(MONDAY))
+    assert (entry.identity_method, entry.first_due_at) == ("document", end_of(add_month(MONDAY)))
     report = read_report(vault.tenant_id, recorded.request_id)
     assert report["clocks"]["received_at"] == MONDAY
     assert report["identity"]["method"] == "document"

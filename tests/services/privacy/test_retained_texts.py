@@ -193,7 +193,8 @@ def test_a_part_of_a_persons_data_redacts_nothing(office: Office) -> None:
 
 def test_a_hold_in_force_keeps_its_reason_until_its_release(office: Office) -> None:
     [memory_id] = office.service.rows("SELECT memory_id FROM memories WHERE speaker = 'Wei Zhang'")[0]
-    hold = legal_holds.place_hold(office.tenant_id, Scope(memory_ids=[memory_id]), "claim of Chen Li", "key")
+    hold = legal_holds.place_hold(office.tenant_id, Scope(memory_ids=[memory_id]), "a claim", "key")
+    office.service.rows("UPDATE holds SET reason = 'claim of Chen Li'")  # as an earlier version accepted it
     erasure_id = office.erase()
     worked(office.service)
     assert requests.get(office.tenant_id, erasure_id).status == "held"

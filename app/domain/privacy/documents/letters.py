@@ -16,7 +16,9 @@ from app.errors import Conflict
 LetterKind = Literal["acknowledgement", "extension", "refusal", "completion", "partial"]
 
 LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
-NOT_HELD: Final = "only an erasure that waits for a legal hold is partly completed: this request has none"
+NOT_HELD: Final = (
+    "this letter is only for an erasure that waits for a legal hold: this request has no erasure that waits for one"
+)
 _MISSING: Final[dict[LetterKind, str]] = {
     "acknowledgement": "this request is already answered: send its answer instead",
     "extension": "this request has no extension: record the extension first",
@@ -25,9 +27,10 @@ _MISSING: Final[dict[LetterKind, str]] = {
     "partial": NOT_HELD,
 }
 WAITS: Final = (
-    "its erasure waits for the release of a legal hold: send the letter `partial`, which states what was erased and "
+    "the erasure waits for the release of a legal hold: send the letter `partial`, which states what was erased and "
     "what is retained on which ground; the request is answered when the hold is released"
 )
+ERASING: Final = "the erasure isn't finished: its end answers this request; only then the letter `completion` exists"
 _SEARCHED: Final[tuple[Nature, ...]] = ("erasure", "access", "portable")
 """Natures of requests that are answered by searching all systems for the requester's data."""
 
@@ -107,6 +110,8 @@ def letter_lines(
         Conflict: The request isn't in the state that the letter is about.
     """
     if not _is_possible(letter, request, is_held=partial is not None):
+        if letter == "completion" and partial is None and has_report and request.answer is None:
+            raise Conflict(ERASING)
         raise Conflict(_MISSING[letter] if partial is None or letter == "extension" else WAITS)
     key, law = f"answer.{letter}", request.law
     opening = texts.text(

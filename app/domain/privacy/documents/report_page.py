@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from app.domain.privacy.documents.texts import ENGLISH, Texts
 from app.domain.privacy.erasure_passes import HELD
 
 STYLE: Final = html.STYLE
+_OPERATOR: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_COPIES: Final = ("recipients", "mentions", "jobs")
 """Entries of `elsewhere` that aren't copies: the section on recipients covers the first two, and jobs copy no data."""
 
@@ -114,6 +116,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         method = texts.text(f"identity.{identity['method']}")
         checked_at = texts.moment(identity["checked_at"])
         lines.append(texts.text("report.request.identity", checked_at=checked_at, method=method))
+    elif law != "user" and any(row.get("code") == "request_log" for row in report["kept"]):
+        lines.append(texts.text("report.request.identity_none"))
     lines.append(_describe_grace(report, texts))
     if clocks.get("due_at"):
         lines.append(texts.text("report.request.due", due_at=texts.day(clocks["due_at"])))
@@ -135,7 +139,9 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
 def _describe_grace(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, ended = report["clocks"], report.get("grace_ended")
     if ended:
-        return texts.text("report.request.grace_ended", ended_at=texts.moment(ended["at"]), api_key=ended["by"])
+        return texts.text(
+            "report.request.grace_ended", ended_at=texts.moment(ended["at"]), by=_describe_author(ended["by"], texts)
+        )
     if texts.moment(clocks["grace_until"]) == texts.moment(clocks["requested_at"]):
         return texts.text("report.request.no_grace")
     return texts.text("report.request.grace", grace_until=texts.moment(clocks["grace_until"]))
@@ -167,14 +173,24 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
         also.append(texts.count("report.done.texts", redacted))
     if also:
         parts += [html.paragraph(texts.text("report.done.also")), html.items(also)]
-    reviews = count_reviews(report)
-    if any(reviews):
-        decisions = {name: texts.count(f"report.done.mentions_{name}", n) for name, n in reviews._asdict().items()}
-        parts.append(html.paragraph(texts.count("report.done.mentions", sum(reviews), systems=SYSTEMS, **decisions)))
+    parts.append(_describe_reviews(report, texts))
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
     if similar := count_similar(report):
         parts.append(html.paragraph(texts.count("report.done.similar", similar)))
     return "".join(parts)
+
+
+def _describe_reviews(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return a paragraph about the texts with a part of the person's name; empty if there are none."""
+    reviews = count_reviews(report)
+    decided = {name: number for name, number in reviews._asdict().items() if number}
+    if not decided:
+        return ""
+    found = texts.count("report.done.mentions", sum(reviews), systems=SYSTEMS)
+    if sum(reviews) == 1:
+        return html.paragraph(f"{found} {texts.text(f'report.done.mentions_only_{next(iter(decided))}')}")
+    decisions = [texts.count(f"report.done.mentions_{name}", number) for name, number in decided.items()]
+    return html.paragraph(f"{found} {texts.text('report.done.mentions_decided', decisions=decisions)}")
 
 
 def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
@@ -238,10 +254,15 @@ def _retained(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_text(each: Mapping[str, Any], texts: Texts) -> str:
-    by = each["by"]
-    author = texts.text("report.retained.author", by=by) if by else texts.text("report.retained.author_unknown")
-    values = {"at": texts.day(each["at"]), "author": author, "hold": each.get("hold")}
+    values = {"at": texts.day(each["at"]), "author": _describe_author(each["by"], texts), "hold": each.get("hold")}
     return texts.text(f"report.retained.text_{each['code']}", **values)
+
+
+def _describe_author(by: str | None, texts: Texts) -> str:
+    """Return by whom a text was written: with an API key, or by an operator, whose ID is a UUID."""
+    if not by:
+        return texts.text("report.author.unknown")
+    return texts.text("report.author.operator" if _OPERATOR.search(by) else "report.author.key", by=by)
 
 
 def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
