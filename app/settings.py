@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from app.domain.server_urls import HTTP_URL, POSTGRESQL_URL, REDIS_URL
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 
@@ -44,16 +45,18 @@ class ModelPrice(BaseModel):
 class Settings(SecretFileSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
-    model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     # Storage locations and connections
     home: Path = Path(".ebbing")
     """Data folder of `ebbing run`: databases, logs, first API key."""
-    database_url: SecretStr | None = None
+    database_url: Annotated[SecretStr | None, POSTGRESQL_URL] = None
     """PostgreSQL URL, such as `postgresql://user:password@host:port/db`."""
-    owner_database_url: SecretStr | None = None
+    owner_database_url: Annotated[SecretStr | None, POSTGRESQL_URL] = None
     """PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`."""
-    redis_url: SecretStr | None = None
+    redis_url: Annotated[SecretStr | None, REDIS_URL] = None
     """Redis URL, such as `redis://:password@host:port/0`."""
     api_url: str | None = None
     """API address for the CLI. Default: `EBBING_PORT` on this machine if the environment sets it, otherwise the address
@@ -79,7 +82,7 @@ class Settings(SecretFileSettings, LogInSettings):
     connections_max: int = Field(8192, ge=64)
     """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
     one closes."""
-    public_url: str | None = None
+    public_url: Annotated[str | None, HTTP_URL] = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
     """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
@@ -177,7 +180,7 @@ class Settings(SecretFileSettings, LogInSettings):
     # Model provider: OpenAI, or any server with a compatible API. Only operators choose it.
     openai_api_key: SecretStr | None = None
     """API key of the model provider. If this and `OPENAI_BASE_URL` are unset, no model is called."""
-    openai_base_url: str | None = None
+    openai_base_url: Annotated[str | None, HTTP_URL] = None
     """Base URL of the provider, such as `http://127.0.0.1:11434/v1`. Default: the OpenAI API."""
     llm_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
     """Hosts that may receive memory text. Default: only the host of `OPENAI_BASE_URL`."""
@@ -260,7 +263,7 @@ class Settings(SecretFileSettings, LogInSettings):
     cold_url: str | None = None
     """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
     `HOME/cold`. Credentials come from the standard environment variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
-    cold_endpoint: str | None = None
+    cold_endpoint: Annotated[str | None, HTTP_URL] = None
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)
     """Timeout of a cold-storage call, with all retries."""
@@ -378,19 +381,13 @@ class Settings(SecretFileSettings, LogInSettings):
 
     @property
     def provider_address(self) -> str:
-        """Host of the provider URL with its port, without user; empty if the URL has none."""
-        try:
-            return urlsplit(self.provider_url).netloc.rpartition("@")[2]
-        except ValueError:
-            return ""
+        """Host of the provider URL with its port."""
+        return urlsplit(self.provider_url).netloc
 
     @property
     def provider_host(self) -> str:
-        """Host of the provider URL, without port, path and user; empty if the URL has none."""
-        try:
-            return urlsplit(self.provider_url).hostname or ""
-        except ValueError:
-            return ""
+        """Host of the provider URL, without port and path."""
+        return urlsplit(self.provider_url).hostname or ""
 
 
 @lru_cache(maxsize=1)
