@@ -62,7 +62,7 @@ class Settings(SecretFileSettings, LogInSettings):
     """API address for the CLI. Default: `EBBING_PORT` on this machine if the environment sets it, otherwise the address
     that `ebbing run` recorded in its home."""
     api_key: SecretStr | None = None
-    """API key for the CLI. Default: the key in `HOME/api-key`."""
+    """API key for the CLI. Default: the key in `EBBING_HOME/api-key`."""
     installation: Literal["run", "compose", "kubernetes", "processes"] = "processes"
     """Kind of installation. It decides the form of the commands that the dashboard and `ebbing doctor` propose.
     `ebbing run`, the Compose file and the Kubernetes manifests set it themselves."""
@@ -161,8 +161,7 @@ class Settings(SecretFileSettings, LogInSettings):
     ingest_behind_seconds: float = Field(10, ge=0)
     """Background jobs pause while the oldest ingest backlog entry is older than this."""
     jobs_wait_hours: float = Field(2, ge=0, lt=24)
-    """Longest time a job pauses for ingest, from its creation and again on each following day. Must be less than
-    `NIGHT_HOURS`."""
+    """A job pauses for ingest at most this long per day, counted from its creation. Must be less than `NIGHT_HOURS`."""
     night_hours: float = Field(6, gt=0, le=23)
     """Time limit of a tenant's nightly run; the next night continues with the remaining work."""
 
@@ -262,14 +261,14 @@ class Settings(SecretFileSettings, LogInSettings):
     # Cold storage. Only operators choose it; cloud credentials are read from the standard variables of each cloud.
     cold_url: str | None = None
     """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
-    `HOME/cold`. Credentials come from the standard environment variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
+    `EBBING_HOME/cold`. Credentials come from the standard variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
     cold_endpoint: Annotated[str | None, HTTP_URL] = None
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)
     """Timeout of a cold-storage call, with all retries."""
     master_key: SecretStr | None = Field(None, min_length=MASTER_KEY_LENGTH)
-    """Random secret that wraps the cold-storage keys; `ebbing run` generates `HOME/master-key`. Keep a separate copy:
-    without it, memories in cold storage are lost."""
+    """Random secret that wraps the cold-storage keys; `ebbing run` generates `EBBING_HOME/master-key`. Keep a copy
+    elsewhere: without it, memories in cold storage are lost."""
     other_master_keys: SecretStr | None = None
     """Further master keys, one per line, that decrypt what they wrapped and wrap nothing new. Needed while the master
     key is rotated, and to restore a backup of the key store that is older than the rotation."""

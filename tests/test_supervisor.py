@@ -190,52 +190,6 @@ def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child:
     assert [event.message for event in events if event.what == EventKind.DIED] == ["weak ended with exit code 3."] * 3
 
 
-def test_a_failing_child_is_started_again_after_up_to_a_minute() -> None:
-    policy = RestartPolicy()
-    assert [policy.failing_delay_seconds(deaths) for deaths in (1, 2, 3, 4, 5, 10_000)] == [10, 20, 40, 60, 60, 60]
-
-
-DIES_ONCE_ALL_ARE_UP = """
-    import os, pathlib, signal, sys
-    while not pathlib.Path("up").exists():
-        signal.sigtimedwait([signal.SIGUSR1], 0.01)
-    sys.exit("no such lane: weeding")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("essential", [False, True])
-def test_a_child_that_keeps_dying_later_stops_all_only_if_it_is_essential(
-    folder: Path, child: Callable[..., Child], essential: bool
-) -> None:
-    children = [child("weak", DIES_ONCE_ALL_ARE_UP, essential=essential), child("fine", WAIT)]
-    events: list[ChildEvent] = []
-
-    def record_event(event: ChildEvent) -> None:
-        events.append(event)
-        if event.what == EventKind.UP:
-            (folder / "up").touch()
-        if len(events_of(events, EventKind.FAILING)) == 3:
-            supervisor.request_stop()
-
-    hasty = RestartPolicy(
-        first_seconds=0.01, longest_seconds=0.02, failing_longest_seconds=0.04, window_seconds=PATIENCE_SECONDS
-    )
-    supervisor = Supervisor(children, record_event, hasty)
-    code = supervisor.run()
-    messages = [event.message for event in events if event.what in {EventKind.FAILING, EventKind.FAILED}]
-    assert f"weak died 5 times in {PATIENCE_SECONDS:g} s, last with exit code 1" in messages[0]
-    assert "no such lane: weeding" in messages[0]
-    assert events_of(events, EventKind.DIED) == [("weak", "died")] * (5 if essential else 7)
-    assert ("fine", "stopped") in events_of(events, EventKind.STOPPED)
-    if essential:
-        assert (code, len(messages)) == (1, 1)
-        return
-    assert code == 0
-    assert messages[0].endswith("\nweak is started again in 0.04 s; the other processes continue.")
-    assert messages[1:] == ["weak is started again in 0.04 s; the other processes continue."] * 2
-
-
 @pytest.mark.slow
 def test_too_many_deaths_before_all_have_started_stop_all(child: Callable[..., Child]) -> None:
     children = [
@@ -361,6 +315,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
         "beat",
         "api",
     ]
+    assert [one.name for one in service.children if one.essential] == ["postgres", "redis"]
     assert seen == {"role": ("ebbing_service", False, False, False, False), "redis": True}
     given = {path.stem: json.loads(path.read_text()) for path in home.glob("*.json")}
     assert given.keys() == {"migrate", "worker---lane-drain", "beat", "api"}
@@ -375,12 +330,6 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
         assert service.api_url == f"http://127.0.0.1:{one['EBBING_PORT']}"
     for secret in ("postgres-password", "redis-password", "service-password", "master-key"):
         assert stat.S_IMODE((home / secret).stat().st_mode) == 0o600
-
-
-@pytest.mark.slow
-def test_only_the_servers_are_essential(folder: Path) -> None:
-    service = service_children(Settings(port=0), folder, ["drain"], ServerOptions(data_root=folder / "data"))
-    assert [one.name for one in service.children if one.essential] == ["postgres", "redis"]
 
 
 def test_servers_given_by_url_are_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
