@@ -119,7 +119,9 @@ def run(
     else:
         typer.echo(f"{plain(name)}: {ended['status']}, {ended['done']:,} processed")
         did = sorted((what, count) for what, count in ended["counts"].items() if count)
-        print_table(["step", "done"], did, right=["done"])
+        print_table(["step", "processed"], did, right=["processed"])
+        if SWEEP in ended["counts"]:
+            typer.echo("sweep counts the memories that it examined, whether or not it changed them.")
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 
