@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from app.domain.server_urls import HTTP_URL, POSTGRESQL_URL, REDIS_URL
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
 from app.setting_groups.compat_settings import CompatSettings
@@ -47,22 +48,24 @@ class ModelPrice(BaseModel):
 class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
-    model_config = SettingsConfigDict(env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="EBBING_", env_file=".env", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     # Storage locations and connections
     home: Path = Path(".ebbing")
     """Data folder of `ebbing run`: databases, logs, first API key."""
-    database_url: SecretStr | None = None
+    database_url: Annotated[SecretStr | None, POSTGRESQL_URL] = None
     """PostgreSQL URL, such as `postgresql://user:password@host:port/db`."""
-    owner_database_url: SecretStr | None = None
+    owner_database_url: Annotated[SecretStr | None, POSTGRESQL_URL] = None
     """PostgreSQL URL with owner rights, used only by `ebbing migrate`. Default: `DATABASE_URL`."""
-    redis_url: SecretStr | None = None
+    redis_url: Annotated[SecretStr | None, REDIS_URL] = None
     """Redis URL, such as `redis://:password@host:port/0`."""
     api_url: str | None = None
     """API address for the CLI. Default: `EBBING_PORT` on this machine if the environment sets it, otherwise the address
     that `ebbing run` recorded in its home."""
     api_key: SecretStr | None = None
-    """API key for the CLI. Default: the key in `HOME/api-key`."""
+    """API key for the CLI. Default: the key in `EBBING_HOME/api-key`."""
     installation: Literal["run", "compose", "kubernetes", "processes"] = "processes"
     """Kind of installation. It decides the form of the commands that the dashboard and `ebbing doctor` propose.
     `ebbing run`, the Compose file and the Kubernetes manifests set it themselves."""
@@ -80,8 +83,9 @@ class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, 
     """Further port for `/healthz` and `/readyz`, for probes: connections that fill the API's port don't affect it. The
     API's port serves both as well."""
     connections_max: int = Field(8192, ge=64)
-    """Maximum open connections of the API, limited by the system's limit of open files; further ones wait."""
-    public_url: str | None = None
+    """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
+    one closes."""
+    public_url: Annotated[str | None, HTTP_URL] = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
     """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
@@ -159,7 +163,7 @@ class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, 
     ingest_behind_seconds: float = Field(10, ge=0)
     """Background jobs pause while the oldest ingest backlog entry is older than this."""
     jobs_wait_hours: float = Field(2, ge=0, lt=24)
-    """Longest time a job pauses for ingest, from its creation and on each following day; less than `NIGHT_HOURS`."""
+    """A job pauses for ingest at most this long per day, counted from its creation. Must be less than `NIGHT_HOURS`."""
     night_hours: float = Field(6, gt=0, le=23)
     """Time limit of a tenant's nightly run; the next night continues with the remaining work."""
 
@@ -177,7 +181,7 @@ class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, 
     # Model provider: OpenAI, or any server with a compatible API. Only operators choose it.
     openai_api_key: SecretStr | None = None
     """API key of the model provider. If this and `OPENAI_BASE_URL` are unset, no model is called."""
-    openai_base_url: str | None = None
+    openai_base_url: Annotated[str | None, HTTP_URL] = None
     """Base URL of the provider, such as `http://127.0.0.1:11434/v1`. Default: the OpenAI API."""
     llm_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
     """Hosts that may receive memory text. Default: only the host of `OPENAI_BASE_URL`."""
@@ -259,14 +263,14 @@ class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, 
     # Cold storage. Only operators choose it; cloud credentials are read from the standard variables of each cloud.
     cold_url: str | None = None
     """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
-    `HOME/cold`. Credentials come from the standard environment variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
-    cold_endpoint: str | None = None
+    `EBBING_HOME/cold`. Credentials come from the standard variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
+    cold_endpoint: Annotated[str | None, HTTP_URL] = None
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)
     """Timeout of a cold-storage call, with all retries."""
     master_key: SecretStr | None = Field(None, min_length=MASTER_KEY_LENGTH)
-    """Random secret that wraps the cold-storage keys; `ebbing run` generates `HOME/master-key`. Keep a separate copy:
-    without it, memories in cold storage are lost."""
+    """Random secret that wraps the cold-storage keys; `ebbing run` generates `EBBING_HOME/master-key`. Keep a copy
+    elsewhere: without it, memories in cold storage are lost."""
     other_master_keys: SecretStr | None = None
     """Further master keys, one per line, that decrypt what they wrapped and wrap nothing new. Needed while the master
     key is rotated, and to restore a backup of the key store that is older than the rotation."""
@@ -378,19 +382,13 @@ class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, 
 
     @property
     def provider_address(self) -> str:
-        """Host of the provider URL with its port, without user; empty if the URL has none."""
-        try:
-            return urlsplit(self.provider_url).netloc.rpartition("@")[2]
-        except ValueError:
-            return ""
+        """Host of the provider URL with its port."""
+        return urlsplit(self.provider_url).netloc
 
     @property
     def provider_host(self) -> str:
-        """Host of the provider URL, without port, path and user; empty if the URL has none."""
-        try:
-            return urlsplit(self.provider_url).hostname or ""
-        except ValueError:
-            return ""
+        """Host of the provider URL, without port and path."""
+        return urlsplit(self.provider_url).hostname or ""
 
 
 @lru_cache(maxsize=1)

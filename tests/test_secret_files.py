@@ -39,9 +39,12 @@ def test_each_secret_setting_can_be_in_a_file(
     variable: str, lower: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{variable}_FILE"
-    monkeypatch.setenv(name.lower() if lower else name, put(folder))
+    secret = {"EBBING_REDIS_URL": f"redis://{SECRET}"}.get(
+        variable, f"postgresql://{SECRET}" if variable.endswith("DATABASE_URL") else SECRET
+    )
+    monkeypatch.setenv(name.lower() if lower else name, put(folder, f"{secret}\n"))
     found = getattr(Settings(), variable.removeprefix("EBBING_").lower())
-    assert found.get_secret_value() == SECRET
+    assert found.get_secret_value() == secret
 
 
 def test_the_secret_settings_are_those_that_a_log_must_not_show() -> None:
@@ -68,7 +71,7 @@ def test_only_one_newline_is_removed(text: str, secret: str, folder: Path, monke
 def test_a_secret_given_twice_is_refused_unless_one_of_them_is_empty(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("EBBING_REDIS_URL_FILE", put(folder))
+    monkeypatch.setenv("EBBING_REDIS_URL_FILE", put(folder, "redis://from-file"))
     monkeypatch.setenv("EBBING_REDIS_URL", "redis://elsewhere")
     with pytest.raises(SettingsError, match="EBBING_REDIS_URL and EBBING_REDIS_URL_FILE are both set"):
         Settings()

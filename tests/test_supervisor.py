@@ -191,7 +191,7 @@ def test_a_child_that_dies_is_started_again_later_and_later(folder: Path, child:
 
 
 @pytest.mark.slow
-def test_too_many_deaths_stop_all(child: Callable[..., Child]) -> None:
+def test_too_many_deaths_before_all_have_started_stop_all(child: Callable[..., Child]) -> None:
     children = [
         child("fine", WAIT),
         child("weak", "raise SystemExit('no such lane: weeding')", ready=lambda _process: False),
@@ -315,6 +315,7 @@ def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.
         "beat",
         "api",
     ]
+    assert [one.name for one in service.children if one.essential] == ["postgres", "redis"]
     assert seen == {"role": ("ebbing_service", False, False, False, False), "redis": True}
     given = {path.stem: json.loads(path.read_text()) for path in home.glob("*.json")}
     assert given.keys() == {"migrate", "worker---lane-drain", "beat", "api"}

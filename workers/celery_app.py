@@ -84,6 +84,16 @@ def _check(**_: Any) -> None:
     gc.freeze()  # a collection in a pool process would otherwise copy every page with an object of this process
 
 
+_starts: list[str] = []
+"""Ids of this worker's start, one per lane."""
+
+
+def record_stop() -> None:
+    """Record that this worker stops as requested."""
+    for start in _starts:
+        heartbeats.record_stop(start)
+
+
 @signals.worker_ready.connect
 def _say_so(sender: Any, **_: Any) -> None:
     """Send heartbeats from now on, even while a task occupies the lane, and watch the pool processes.
@@ -106,6 +116,7 @@ def _say_so(sender: Any, **_: Any) -> None:
         stop_signals.defer_while_writing(sender.hub.call_soon)
     # The first heartbeat comes from Celery's loop: a stop signal before it would end in an error.
     sender.timer.call_after(0, beat)
+    sender.timer.call_after(0, lambda: _starts.extend(map(heartbeats.record_start, watches)))
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
     # Reading Redis's mark has used a connection, and from now on only the pool processes need some. Close it later: the
     # shorter this function, the less likely is a stop signal before Celery's loop, which would report an error.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from celery.utils.nodenames import default_nodename, host_format
 
-from app import logs
+from app import heartbeats, logs
 from app.lanes import MAINTAIN, RIGHTS
-from workers.celery_app import celery, read_settings
+from workers.celery_app import celery, read_settings, record_stop
 
 LOG_LEVEL: Final = "WARNING"
 REPLACED_LANES: Final = (MAINTAIN, RIGHTS)
@@ -36,6 +37,8 @@ def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
         without_mingle=True,
     )
     worker.start()
+    if not worker.exitcode:  # otherwise an error has ended it
+        record_stop()
     sys.exit(worker.exitcode)
 
 
@@ -53,5 +56,8 @@ def run_beat() -> NoReturn:
     celery.conf.update(read_settings())
     celery.conf.include = ()  # beat only needs the task names; importing the tasks takes a second and some 30 MB
     # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
-    celery.Beat(scheduler_cls="celery.beat:Scheduler", loglevel=LOG_LEVEL, quiet=True).run()
+    start = heartbeats.record_start(heartbeats.BEAT)
+    with suppress(SystemExit):  # raised by Celery's handler of stop signals
+        celery.Beat(scheduler_cls="celery.beat:Scheduler", loglevel=LOG_LEVEL, quiet=True).run()
+    heartbeats.record_stop(start)
     sys.exit(0)

@@ -46,12 +46,14 @@ MENU: Final = {
     "reviews": MenuEntry(INSPECT, "List memories that are due for review.", ("memories.reviews",)),
     "review": MenuEntry(INSPECT, "Record the result of a review.", ("memories.reviews",)),
     "restore": MenuEntry(INSPECT, "Restore archived and cold memories.", ("memories.restore",)),
-    "promote": MenuEntry(INSPECT, "Promote a memory, so that the policy can keep it.", ("memories.promotion",)),
+    "promote": MenuEntry(
+        INSPECT, "Mark a memory as promoted; the policy decides whether that protects it.", ("memories.promotion",)
+    ),
     "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),
     "notes": MenuEntry(INSPECT, "Copy notes of promoted memories to a folder.", ("memories.notes",)),
     "curve": MenuEntry(INSPECT, "Draw how strength decays over time.", ("maintenance.curve",)),
     "forecast": MenuEntry(INSPECT, "Predict the number of memories per tier.", ("maintenance.forecast",)),
-    "replay": MenuEntry(INSPECT, "Compare recorded searches under another policy.", ("memories.replay",)),
+    "replay": MenuEntry(INSPECT, "Replay recorded searches under another policy.", ("memories.replay",)),
     "simulate": MenuEntry(INSPECT, "Simulate a year of use in about a minute.", ("demo.simulate",)),
     "usage": MenuEntry(INSPECT, "Show model usage, costs and budget.", ("maintenance.usage",)),
     "erase": MenuEntry(PEOPLE, "Erase a person's memories, or selected ones.", ("privacy.erase",)),

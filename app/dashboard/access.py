@@ -217,6 +217,7 @@ def require_action(scope: str, *, asks_why: bool = True) -> Callable[[Request], 
 
 AnyViewer = Annotated[Viewer, Depends(require_viewer(*LOOKS))]
 Reading = Annotated[Viewer, Depends(require_viewer("read"))]
+Planning = Annotated[Viewer, Depends(require_viewer("maintain"))]
 Operating = Annotated[Viewer, Depends(require_viewer("maintain", "admin"))]
 PrivacyViewer = Annotated[Viewer, Depends(require_viewer("privacy"))]
 Writing = Annotated[Action, Depends(require_action("ingest"))]

@@ -41,6 +41,8 @@ REDIS_MOST: Final = 0.9
 """Share of Redis memory above which writes are at risk."""
 FREE_LEAST: Final = 0.15
 """Minimum free share of a disk."""
+RESTARTS_MANY: Final = 3
+"""Restarts of a lane's worker, or of beat, within an hour from which to report them."""
 DAYS_LEFT: Final = 7
 """Report data-subject requests with fewer days left than this."""
 
@@ -111,6 +113,19 @@ class StuckProcess:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """Restarts of a lane's worker, or of beat, after deaths within the last hour.
+
+    Attributes:
+        count: Number of restarts.
+        last_seconds: Time since the last one.
+    """
+
+    count: int
+    last_seconds: float
+
+
 def ok(code: str, what: str) -> Finding:
     """Return the finding of a probe that found no problem."""
     return Finding("ok", code, what)
@@ -175,12 +190,30 @@ def silence_findings(
             continue
         is_dead = seconds is None or seconds > DEAD_SECONDS
         report = trouble if is_dead and not is_starting else attention
-        process = "the scheduler (beat)" if source == "beat" else f"the {source} worker"
+        process = _name_process(source)
         since = "yet" if seconds is None else f"for {format_span(seconds)}"
         effect = ", so no nightly run starts" if source == "beat" else ""
         what = f"{process} hasn't sent a heartbeat {since}{effect}"
         findings.append(report(code, what, WAIT if is_starting else "restart it"))
     return findings
+
+
+def restart_findings(restarts: Mapping[str, Restarts]) -> list[Finding]:
+    """Return warnings for workers and beat that die often, given the restarts by lane or "beat"."""
+    return [
+        attention(
+            f"restarts_{source}",
+            f"{_name_process(source)} died and was restarted {one.count} times within an hour, "
+            f"the last time {_ago(one.last_seconds)}",
+            "find the cause in its log",
+        )
+        for source, one in restarts.items()
+        if one.count >= RESTARTS_MANY
+    ]
+
+
+def _name_process(source: str) -> str:
+    return "the scheduler (beat)" if source == "beat" else f"the {source} worker"
 
 
 def _stuck_finding(code: str, process: StuckProcess) -> Finding:

@@ -19,8 +19,8 @@ RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
     "hide": (),
     "restore": ("restored", "failed"),
 }
-"""Kinds of jobs that people request, with their row counts; they have their own lane, so nightly runs don't delay them.
-"""
+"""Jobs for people's rights requests; the tuple names the counts they report. Their own lane keeps nightly runs from
+delaying them."""
 
 KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
     "approve": _MERGED,

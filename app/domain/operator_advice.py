@@ -151,7 +151,7 @@ def _restart(installation: Installation, code: str) -> str:
 
 
 def _log_of_lane(installation: Installation, code: str) -> str:
-    return installation.read_log(code.removeprefix("old_"))
+    return installation.read_log(code.removeprefix("old_").removeprefix("restarts_"))
 
 
 def _log_of_provider(installation: Installation, code: str) -> str:
@@ -190,6 +190,7 @@ _ADVICE: Final[Mapping[str, _Advice]] = {
 }
 _BY_PREFIX: Final = (
     ("lane_", _Advice("find-a-stuck-lane", _restart)),
+    ("restarts_", _Advice("find-a-stuck-lane", _log_of_lane)),
     ("old_", _Advice("work-waits", _log_of_lane)),
     ("provider", _Advice("provider-fails", _log_of_provider)),
 )

@@ -64,6 +64,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 _REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
 _REMEDY_ANSWERS: Final = "read the log of the worker, and set a model that follows the JSON format"
+_REMEDY_RESTORED: Final = "wait: the connection works again, and calls resume within a minute"
 _ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
 _UNREACHED: Final = frozenset({"timeout", "unreachable"})
 _VERBS: Final[Mapping[str, str]] = {
@@ -185,8 +186,24 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
             what = f"{calls} for {one.name} failed ({one.failure_name}, {ago} ago)"
         what += _waiting(one.waiting or 0)
         severity_of_use = severity if one.use == "embed" else "attention"
-        findings.append(Finding(severity_of_use, f"provider_{one.use}", what, remedy(one.failure), "providers"))
+        todo = _REMEDY_RESTORED if _is_restored(one, found) else remedy(one.failure)
+        findings.append(Finding(severity_of_use, f"provider_{one.use}", what, todo, "providers"))
     return findings
+
+
+def _is_restored(failing: ProviderHealth, found: Sequence[ProviderHealth]) -> bool:
+    """Return whether the use couldn't reach the provider, but a check of the connection has succeeded since then."""
+    return (
+        failing.failure in _UNREACHED
+        and failing.failure_seconds is not None
+        and any(
+            one.use == CONNECTION
+            and (one.address, one.state) == (failing.address, "ok")
+            and one.success_seconds is not None
+            and one.success_seconds < failing.failure_seconds
+            for one in found
+        )
+    )
 
 
 def working_providers(found: Sequence[ProviderHealth]) -> list[Finding]:

@@ -30,8 +30,9 @@ class Child:
     `start` starts `program`, after `prepare` and not before `can_start` returns True. `finish` is called once all
     children have stopped. `ready` returns whether the process serves requests; it must neither block for longer
     than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with code 0
-    before the next child starts. The next child doesn't wait for an `optional` one, nor does the service end if it
-    dies too often. Adjacent children with the same `stage` are stopped together. `step` is shown to people while
+    before the next child starts. The next child doesn't wait for an `optional` one, which isn't started again if it
+    dies too often. The service ends if an `essential` child dies too often. Adjacent children with the same `stage`
+    are stopped together. `step` is shown to people while
     the first start lasts.
     """
 
@@ -49,22 +50,32 @@ class Child:
     finish: Callable[[], None] | None = None
     one_shot: bool = False
     optional: bool = False
+    essential: bool = False
     stage: str = ""
     step: str = ""
 
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """Delays before a dead child is restarted, and the number of deaths after which the supervisor gives up."""
+    """Delays before a dead child is restarted.
+
+    A child that dies `deaths_max` times within `window_seconds` is failing, until it has lived for `window_seconds`.
+    """
 
     first_seconds: float = 0.2
     longest_seconds: float = 5.0
+    failing_longest_seconds: float = 60.0
     deaths_max: int = 5
     window_seconds: float = 60.0
 
     def delay_seconds(self, deaths: int) -> float:
         """Return the delay before the restart that follows death number `deaths` (1, 2, …) of the window."""
         return float(min(self.longest_seconds, self.first_seconds * 2 ** (deaths - 1)))
+
+    def failing_delay_seconds(self, deaths: int) -> float:
+        """Return the delay before the restart that follows death number `deaths` (1, 2, …) of a failing child."""
+        doublings = min(deaths, 30)  # a float has a largest value, and a failing child no last death
+        return float(min(self.failing_longest_seconds, self.longest_seconds * 2**doublings))
 
 
 class EventKind(StrEnum):
@@ -77,6 +88,7 @@ class EventKind(StrEnum):
     COMPLETED = "completed"  # a one-shot child exited with code 0
     DIED = "died"
     RESTARTED = "restarted"
+    FAILING = "failing"  # a child died too often; it is restarted after a longer delay
     GIVEN_UP = "given_up"  # an optional child died too often
     OVERDUE = "overdue"  # a restarted child wasn't ready in time; it may continue
     STOPPING = "stopping"

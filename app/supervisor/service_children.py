@@ -195,6 +195,7 @@ def _server(server: Server) -> Child:
         ready=server.ready,
         ready_timeout_seconds=server.ready_timeout_seconds,
         prepare=server.prepare,
+        essential=True,
         step="Starting PostgreSQL" if isinstance(server, Postgres) else "Starting Redis",
     )
 

@@ -45,14 +45,16 @@ class _Running:
     overdue: bool = False
     completed: bool = False
     deaths: deque[float] = field(default_factory=deque)
+    failing_deaths: int = 0
 
 
 class Supervisor:
     """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
-    A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, or if a first
-    start fails, all children stop; if that child is optional, the others continue without it. SIGINT, SIGTERM and
-    SIGHUP stop all; a second signal kills them at once.
+    A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, delays grow up to
+    a minute until it has lived for a minute, and the others continue. All children stop if an essential child dies
+    that often, or any child that isn't optional before all have started, or if a first start fails. An optional child
+    that dies that often isn't restarted. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Supervisor:
         self._on_event = on_event
         self._policy = policy or RestartPolicy()
         self._running: list[_Running] = []
+        self._is_up = False
         self._wishes = 0
         self._wished_at = 0.0
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -110,6 +113,7 @@ class Supervisor:
                     self._on_event(ChildEvent(EventKind.WAITING, child.name, seconds=now - began, message=child.step))
             if self._wishes:
                 return
+        self._is_up = True
         self._on_event(ChildEvent(EventKind.UP))
 
     def _watch(self) -> None:
@@ -175,13 +179,29 @@ class Supervisor:
         running.deaths.append(now)
         while now - running.deaths[0] > self._policy.window_seconds:
             running.deaths.popleft()
-        if len(running.deaths) >= self._policy.deaths_max:
-            often = f"{child.name} died {len(running.deaths)} times in {self._policy.window_seconds:g} s"
-            if not child.optional:
-                raise _GaveUpError(f"{often}, last with {_describe_exit(code)}{_log_end(child)}")
+        if now - running.started_at >= self._policy.window_seconds:
+            running.failing_deaths = 0
+        if running.failing_deaths or len(running.deaths) >= self._policy.deaths_max:
+            self._handle_failing(running, code, now)
+        else:
+            running.start_at = now + self._policy.delay_seconds(len(running.deaths))
+
+    def _handle_failing(self, running: _Running, code: int, now: float) -> None:
+        """Give the child up, stop all, or delay its restart, after it has died too often."""
+        child = running.child
+        often = f"{child.name} died {self._policy.deaths_max} times in {self._policy.window_seconds:g} s"
+        if child.optional:
             running.completed = True
             self._emit(running, EventKind.GIVEN_UP, code, f"{often} and isn't started again; see {child.log}.")
-        running.start_at = now + self._policy.delay_seconds(len(running.deaths))
+            return
+        reason = f"{often}, last with {_describe_exit(code)}{_log_end(child)}"
+        if child.essential or not self._is_up:
+            raise _GaveUpError(reason)
+        running.failing_deaths += 1
+        delay = self._policy.failing_delay_seconds(running.failing_deaths)
+        running.start_at = now + delay
+        todo = f"{child.name} is started again in {delay:g} s; the other processes continue."
+        self._emit(running, EventKind.FAILING, code, f"{reason}\n{todo}" if running.failing_deaths == 1 else todo)
 
     def _stop_all(self) -> None:
         began = time.monotonic()

@@ -23,13 +23,14 @@ HEAD = """# Settings
 <!-- written by `make docs` from app/settings.py; a test fails if it is outdated -->
 
 Every setting is read from the environment or from a `.env` file in the working directory; the environment takes
-precedence. A default of — means that the setting is empty.
+precedence. A default of — means that the setting is empty. Descriptions name other settings without the prefix
+`EBBING_`.
 
 Secrets are never printed. Each setting of the type *secret, or a file* can be in a file instead: the variable with
 the suffix `_FILE`, such as `EBBING_MASTER_KEY_FILE=/run/secrets/master-key`, names it. One newline at the end of the
-file is removed. Ebbing doesn't start if both variables have a value in the same place, or if the file can't be read, is
-empty or isn't UTF-8; it warns, as `ebbing doctor` does, if every user of the machine may read the file. Processes read
-the files at their start.
+file is removed. Ebbing doesn't start if both are set in the environment, or both in `.env`, or if the file can't be
+read, is empty or isn't UTF-8; it warns, as `ebbing doctor` does, if every user of the machine may read the file.
+Processes read the files at their start.
 
 | variable | type | default | description |
 |---|---|---|---|

@@ -6,6 +6,10 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
+from datetime import datetime
+from itertools import count
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
@@ -25,9 +29,12 @@ from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
 from app.services.monitoring.stats import Lane
+from app.services.night import night_preview
 from app.services.night.steps import STEPS
+from app.services.tiers.dry_run import PredictedMove, PreviewPage
 from app.settings import settings
 from app.store.core import database
+from app.store.enrichment.work_queue import NIL
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
@@ -85,6 +92,55 @@ def test_the_night_is_run_paused_and_resumed(api: Api, well: None, visit: Visit)
         visitor.act(f"/schedule/night/{act}")
         assert [one.schedule.paused for one in schedule.list_schedules(api.tenant.tenant_id)] == [paused]
     assert visitor.send("/schedule/nothing/run").status_code == 404
+
+
+def test_the_next_run_can_be_previewed(api: Api, well: None, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (UUID(bytes=bytes([number]) * 16) for number in (1, 2))
+    moves = [PredictedMove(which, "active", "archived", "decay", "its strength is low") for which in (first, second)]
+    asked: list[tuple[object, ...]] = []
+
+    def preview(tenant_id: UUID, as_of: datetime | None, after: UUID, limit: int) -> PreviewPage:
+        asked.append((tenant_id, as_of, after))
+        page = moves[:1] if after == NIL else moves[1:]
+        return PreviewPage(page, {"looked_at": 1, "archived": 1}, first if after == NIL else None)
+
+    monkeypatch.setattr(
+        night_preview.steps, "dry_runs", lambda: dict.fromkeys(STEPS, "does no such thing") | {"sweep": preview}
+    )
+    visitor = visit("maintain")
+    assert 'href="/ops/schedule/night/preview"' in visitor.page("/")
+    page = visitor.page("/schedule/night/preview")
+    words = said(page)
+    assert "keep_chances Does no such thing" in words
+    assert "sweep 1 decided: archived" in words
+    assert f"sweep {first} active archived its strength is too low" in words
+    [following] = re.findall(r'href="/ops(/schedule/night/preview\?as_of=[^"]+)"', page)
+    words = said(visitor.page(following.replace("&amp;", "&")))
+    assert f"sweep {second} active archived" in words
+    assert "graphs Does no such thing" in words
+    assert [call[2] for call in asked] == [NIL, first]
+    assert asked[1][1] is not None
+    assert asked[0][1] == asked[1][1], "all pages are evaluated at one time"
+    assert api.service.rows("SELECT 1 FROM jobs") == []
+    assert visitor.get("/schedule/nothing/preview").status_code == 404
+    assert visitor.get("/schedule/night/preview?cursor=nonsense").status_code == 422
+    assert visit("read").get("/schedule/night/preview").status_code == 403
+
+
+def test_a_restarted_worker_and_the_meaning_of_the_columns_are_shown(
+    api: Api, well: None, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__))
+    for source in ("embed", "embed", "embed", "beat", "beat", "score"):
+        heartbeats.record_start(source)
+    status.forget()
+    page = visit("maintain", "admin").page("/now")
+    words = said(page)
+    assert re.search(r"embed just now restarted \S+ m?s ago, 2 times in the last hour", words), words
+    assert re.search(r"Scheduler \(beat\): restarted \S+ m?s ago, once in the last hour\.", words), words
+    assert words.count("restarted") == 2
+    assert "Added and Processed are averages of the last 5 minutes" in words
+    assert 'title="Memories or jobs that arrived, averaged over the last 5 minutes"' in page
 
 
 def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:

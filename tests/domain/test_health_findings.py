@@ -6,7 +6,7 @@ import pytest
 
 from app import queues
 from app.domain import health_findings
-from app.domain.health_findings import Finding, StuckProcess, silence_findings
+from app.domain.health_findings import Finding, Restarts, StuckProcess, silence_findings
 from app.domain.operator_advice import Installation, InstallationKind, advise
 
 ATTENTION = Finding("attention", "a", "something is odd", "look")
@@ -51,6 +51,7 @@ def test_no_text_of_a_finding_has_two_colons() -> None:
         *health_findings.lane_findings(dict.fromkeys(health_findings.OLD_SECONDS, 1e6)),
         *health_findings.night_findings(1e6, {"archive": 2}, 2),
         *health_findings.storage_findings(0.95, {"home": 0.01}),
+        *health_findings.restart_findings({"score": Restarts(3, 10)}),
         health_findings.request_finding(2, -1),
         health_findings.rewrite_finding(2),
         health_findings.recall_finding(2),
@@ -102,6 +103,18 @@ def test_a_process_that_is_silent_is_named() -> None:
     assert well.detail == "last heartbeat 2 s ago"
     found = [(one.name, one.severity) for one in (never, long, well, beat)]
     assert found == [("lane ingest", "trouble"), ("lane embed", "trouble"), ("lane score", "ok"), ("beat", "attention")]
+
+
+def test_restarts_are_reported_from_three_an_hour() -> None:
+    restarts = {"ingest": Restarts(2, 1.0), "score": Restarts(3, 10.0), "beat": Restarts(7, 0.1)}
+    score, beat = health_findings.restart_findings(restarts)
+    assert (score.severity, beat.severity) == ("attention", "attention")
+    assert score.what == "the score worker died and was restarted 3 times within an hour, the last time 10 s ago"
+    assert beat.what == "the scheduler (beat) died and was restarted 7 times within an hour, the last time just now"
+    advised = advise(score, Installation("run", "/srv/ebbing", {"score": 7}))
+    assert advised.todo == "find the cause in its log"
+    assert advised.command == "tail -n 50 /srv/ebbing/logs/worker-score.log"
+    assert advise(beat, Installation("kubernetes")).command.endswith("deploy/beat")
 
 
 def test_a_process_that_is_stuck_is_named_in_place_of_its_lane() -> None:

@@ -200,3 +200,18 @@ def test_what_is_well_or_unknown_gets_no_command() -> None:
     here = Installation("compose")
     for finding in (Finding("ok", "lane_embed", "heard"), Finding("trouble", "api_key", "refused")):
         assert advise(finding, here) == finding
+
+
+@pytest.mark.parametrize(
+    ("failure", "checked_seconds", "is_restored"),
+    [("unreachable", 2.0, True), ("timeout", 2.0, True), ("unreachable", 30.0, False), ("not_found", 2.0, False)],
+)
+def test_a_connection_that_works_again_needs_no_correction(
+    failure: str, checked_seconds: float, is_restored: bool
+) -> None:
+    failing = replace(RATINGS, state="failing", failure=failure, failure_seconds=10.0, failures_in_row=4)
+    [finding] = provider_findings([replace(CONNECTED, success_seconds=checked_seconds), failing])
+    assert (finding.todo == "wait: the connection works again, and calls resume within a minute") == is_restored
+    assert ("EBBING_OPENAI_BASE_URL" in finding.todo) != is_restored
+    elsewhere = replace(CONNECTED, address="other:80", success_seconds=2.0)
+    assert "EBBING_OPENAI_BASE_URL" in provider_findings([elsewhere, failing])[0].todo

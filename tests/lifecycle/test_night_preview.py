@@ -116,5 +116,10 @@ def test_a_step_without_a_dry_run_says_so_and_one_that_is_gone_has_no_page(
         night_preview.preview_night(aged.tenant_id, None, NightCursor("sweep", UUID(int=1)), 10)
 
 
-def test_every_step_says_what_its_dry_run_is() -> None:
+def test_every_step_says_what_its_dry_run_is(service: Service) -> None:
+    service.configure(master_key="x" * 32)
     assert list(steps.dry_runs()) == list(steps.STEPS)
+    notes = {name: note for name, note in steps.dry_runs().items() if isinstance(note, str)}
+    assert len(set(notes.values())) == len(notes), "no two steps do the same"
+    assert notes["retention"].startswith("deletes records past their retention period")
+    assert "the sweep then uses them" in notes["keep_chances"]

@@ -56,7 +56,7 @@ def load_settings() -> Settings:
         wrong = error.errors(include_url=False, include_input=False)[0]
         name, *parts = map(str, wrong["loc"] or [""])
         place = f"EBBING_{name.upper()}{''.join(f'[{part}]' for part in parts)}: " if name else ""
-        raise CommandFailure(f"{place}{wrong['msg']}", Code.USAGE) from None
+        raise CommandFailure(f"{place}{wrong['msg'].removeprefix('Value error, ')}", Code.USAGE) from None
     except SettingsError as error:
         raise CommandFailure(str(error), Code.USAGE) from None
 

@@ -56,6 +56,7 @@ OneOrMany = Annotated[
     str | None, typer.Argument(help="Id of the dead letter; without it, give --reason.", metavar="[ID]")
 ]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")]
+FailureReason = Annotated[str | None, typer.Option("--reason", help="Select by the reason for which the work failed.")]
 Stage = Annotated[
     str | None, typer.Option("--stage", help="Only dead letters of this stage: drain, index, embed, score or rate.")
 ]
@@ -160,7 +161,7 @@ def discard(
         str, typer.Option("--because", help="Reason for discarding, stored with the dead letter for 90 days.")
     ],
     letter_id: OneOrMany = None,
-    reason: Reason = None,
+    reason: FailureReason = None,
     stage: Stage = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt for --reason.")] = False,

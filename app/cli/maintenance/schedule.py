@@ -38,6 +38,11 @@ SWEEP_NOTE: Final = (
     "memory has a row for its decision and one for each move."
 )
 
+OFFSET_NOTE: Final = (
+    "A run starts later than `starts at` by a fixed offset per tenant, which spreads the load: at most "
+    "`night.jitter_seconds` of the policy."
+)
+
 router = typer.Typer(
     name="schedule",
     cls=Commands,
@@ -72,6 +77,8 @@ def list_schedule(context: typer.Context, url: Url = None, as_json: AsJson = Fal
     )
     heads = ["name", "next run", "late", "starts at", "last run", "status", "done"]
     print_rows(found, heads, rows, right=["late", "done"], as_json=as_json)
+    if not as_json:
+        typer.echo(OFFSET_NOTE)
 
 
 @router.command(
@@ -112,7 +119,9 @@ def run(
     else:
         typer.echo(f"{plain(name)}: {ended['status']}, {ended['done']:,} processed")
         did = sorted((what, count) for what, count in ended["counts"].items() if count)
-        print_table(["step", "done"], did, right=["done"])
+        print_table(["step", "processed"], did, right=["processed"])
+        if SWEEP in ended["counts"]:
+            typer.echo("sweep counts the memories that it examined, whether or not it changed them.")
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 
@@ -145,7 +154,7 @@ def runs(
             one["kind"].replace("_", " "),
             one["status"].replace("_", " "),
             _span(one["late_seconds"]),
-            _span(one["seconds"]),
+            _span(one["seconds"], least=0),
             one["done"],
             one["skipped"] or one["error"] or one["step"],
         )
@@ -210,5 +219,5 @@ def _time(moment: str) -> str:
     return format_minute(moment)
 
 
-def _span(seconds: float | None) -> str:
-    return format_span(seconds) if seconds and seconds >= 1 else ""
+def _span(seconds: float | None, least: float = 1) -> str:
+    return format_span(seconds) if seconds is not None and seconds >= least else ""

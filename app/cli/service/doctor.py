@@ -37,7 +37,7 @@ OTHERS_MAY_READ = 0o006
 OTHERS_MAY_ANYTHING = 0o077
 
 
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are only warnings, too.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Also exit with 1 if there are warnings but no problems.")]
 
 
 @router.command(

@@ -111,7 +111,7 @@ def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = Fals
             show(f"  {event.message} … {event.seconds or 0:.0f} s", err=err)
         case EventKind.UP:
             show(ready(), err=err)
-        case EventKind.DIED | EventKind.OVERDUE | EventKind.GIVEN_UP:
+        case EventKind.DIED | EventKind.OVERDUE | EventKind.FAILING | EventKind.GIVEN_UP:
             show(event.message, err=err)
         case EventKind.RESTARTED:
             show(f"{event.child} restarted (process {event.pid}).", err=err)
@@ -160,7 +160,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
     """Return the startup summary: addresses, data locations and next steps."""
     docs = f"{service.api_url}/docs" if config.docs_enabled else "off (EBBING_DOCS_ENABLED)"
     where = "" if home == Path(".ebbing").resolve() else f"EBBING_HOME={shlex.quote(str(home))} "
-    host = config.provider_host if config.has_provider else None
+    provider = config.provider_address if config.has_provider else None
     lines = {
         "API": service.api_url,
         "Dashboard": f"{service.api_url}/ops",
@@ -171,10 +171,10 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
         else f"{config.embedder_model}, via {'URL' if config.embedder == 'openai' else config.embedder}",
-        "Salience": f"{config.salience_model} at {host}, rule-based until rated"
-        if host
+        "Salience": f"{config.salience_model} at {provider}, rule-based until rated"
+        if provider
         else "rule-based, works offline",
-        "Provider": host or "none (optional)",
+        "Provider": provider or "none (optional)",
         "Logs": f"{home / 'logs'}",
         "Try": f"{where}ebbing doctor",
         "Stop": "Ctrl-C",

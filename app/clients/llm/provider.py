@@ -31,6 +31,7 @@ from app.clients.llm.resilience import (
 )
 from app.clients.llm.responses import Reply, Usage, Vector
 from app.domain.prompts import PromptMessage, tokens
+from app.domain.server_urls import check_http_url
 from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
@@ -296,12 +297,11 @@ def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:
 
 
 def _check(base_url: str, allowed: egress.Allowed) -> None:
-    parts = urlsplit(base_url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
-        raise Misconfigured(
-            "EBBING_OPENAI_BASE_URL must be an http(s) URL without user name and query, such as https://host/v1"
-        )
     try:
-        allowed.check_host(parts.hostname)
+        check_http_url(base_url)
+    except ValueError as error:
+        raise Misconfigured(f"EBBING_OPENAI_BASE_URL {error}") from None
+    try:
+        allowed.check_host(urlsplit(base_url).hostname or "")
     except egress.HostRefused as refused:
         raise Misconfigured(f"EBBING_OPENAI_BASE_URL: {refused}; add the host to EBBING_LLM_HOSTS") from None

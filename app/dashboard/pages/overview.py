@@ -6,20 +6,24 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app import shutdown
+from app.api.http.cursors import PART
 from app.api.http.page_headers import HEADERS
 from app.dashboard import rendering, sessions
-from app.dashboard.access import AnyViewer, Maintaining, Viewer, find_caller
+from app.dashboard.access import AnyViewer, Maintaining, Planning, Viewer, find_caller
 from app.dashboard.rendering import redirect_back
 from app.errors import EbbingError, Unavailable
 from app.services.jobs import schedule
 from app.services.monitoring import stats, status
+from app.services.night import night_preview
+from app.services.night.night_preview import NightCursor
 from app.services.night.steps import STEPS
 from app.services.security import operator_log
 from app.services.transient_errors import is_transient
@@ -27,8 +31,11 @@ from app.store.core.paging import Page
 
 EVERY_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 15.0
+MOMENT_MAX: Final = 32_503_680_000.0  # the year 3000
 STREAM_SECONDS: Final = 600.0
 """Maximum duration of a stream; the browser then opens a new one."""
+CHANGES: Final = 100
+"""Maximum changes on a page of the preview."""
 STREAMS_MAX: Final = 100
 """Maximum streams per process; further pages get a 503 and poll instead."""
 
@@ -112,6 +119,28 @@ async def _events(viewer: Viewer, streams: Streams) -> AsyncIterator[bytes]:
 def _event(name: str, html: str) -> bytes:
     lines = "".join(f"data: {line}\n" for line in html.splitlines())
     return f"event: {name}\n{lines}\n".encode()
+
+
+@router.get("/schedule/{name}/preview")
+def preview_run(
+    viewer: Planning,
+    request: Request,
+    name: str,
+    cursor: str | None = None,
+    as_of: Annotated[float | None, Query(ge=0, le=MOMENT_MAX)] = None,
+) -> Response:
+    """Show a page of the changes that a run would make now, as `ebbing schedule run NAME --dry-run` lists them.
+
+    Args:
+        cursor: Start of a following page.
+        as_of: Time of the first page, in seconds since 1970, with a cursor.
+    """
+    schedule.require_schedule(viewer.tenant_id, name)
+    begin = (place := PART.decode(cursor)) and NightCursor(*place)
+    moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
+    found = night_preview.preview_night(viewer.tenant_id, moment, begin, CHANGES)
+    following = PART.encode(found.following)
+    return rendering.page(request, viewer, "night_preview", name=name, found=found, following=following, begin=begin)
 
 
 @router.post("/schedule/{name}/run")

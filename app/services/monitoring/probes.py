@@ -21,6 +21,7 @@ from app.domain.health_findings import (
     Finding,
     exposed_secret_finding,
     ok,
+    restart_findings,
     silence_findings,
     storage_findings,
     trouble,
@@ -228,8 +229,11 @@ def _redis() -> Finding:
 
 
 def processes() -> list[Finding]:
-    """Report the heartbeat age of each lane's worker and of beat, and stuck processes of the workers."""
-    return silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting())
+    """Report the heartbeat age of each lane's worker and of beat, stuck processes of the workers, and restarts."""
+    return [
+        *silence_findings(heartbeats.heartbeat_ages(), stuck_processes.list_stuck(), is_starting=is_starting()),
+        *restart_findings(heartbeats.list_restarts()),
+    ]
 
 
 def secret_files() -> list[Finding]:

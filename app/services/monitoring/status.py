@@ -17,7 +17,7 @@ from uuid import UUID
 from app import heartbeats
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
-from app.domain.health_findings import Finding, StuckProcess
+from app.domain.health_findings import Finding, Restarts, StuckProcess
 from app.domain.operator_advice import advise
 from app.domain.provider_health import ProviderHealth, provider_findings, working_providers
 from app.services.embedding import spaces
@@ -60,6 +60,7 @@ class Status:
         lanes: Backlog by lane; empty if it can't be read.
         silent: Seconds since the last heartbeat of each lane's worker.
         stuck: Processes of the workers that make no progress.
+        restarts: Restarts of the last hour by lane or "beat", only of those that have some.
         rates: Inflow and outflow by lane; only for all tenants.
         providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
@@ -75,6 +76,7 @@ class Status:
     providers: list[ProviderHealth] = field(default_factory=list)
     stuck: list[StuckProcess] = field(default_factory=list)
     passed: list[Finding] = field(default_factory=list)
+    restarts: dict[str, Restarts] = field(default_factory=dict)
 
     def is_silent(self, lane: str) -> bool:
         """Return whether the lane's worker is overdue for a heartbeat."""
@@ -146,8 +148,10 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     rates = (
         probe_round.read(lambda: lane_rates.lane_rates(lanes, HISTORY_MINUTES), "redis") if every and lanes else None
     )
+    restarts = probe_round.read(heartbeats.list_restarts, "redis") or {}
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
     findings += health_findings.silence_findings(silent, stuck, is_starting=probes.is_starting())
+    findings += health_findings.restart_findings(restarts)
     broken = {finding.code for finding in findings if finding.severity == "trouble"}  # explains the age of a queue
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)
@@ -170,7 +174,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     advised = [advise(finding, here) for finding in health_findings.ranked(findings)]
     passed = [finding for finding in findings if finding.severity == "ok"]
     seconds = time.monotonic() - started
-    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers, stuck, passed)
+    return Status(advised, lanes, silent, letters, seconds, rates or {}, providers, stuck, passed, restarts)
 
 
 _letters = database.in_tenant(dead_letters.count)

@@ -104,7 +104,6 @@ STEPS: Final[dict[str, CarryOn]] = {
 }
 
 NO_MODEL: Final = "no model provider is set, so no contradictions are detected"
-_ELSEWHERE: Final = "moves no memory to another tier"
 
 
 def dry_runs() -> Mapping[str, Foresee | str]:
@@ -112,7 +111,8 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     has_master_key = settings().master_key is not None
     earlier_moves = (archive.WORK, cold_storage.WORK) if has_master_key else (archive.WORK,)
     return {
-        "keep_chances": "computes missing keep probabilities, with which the sweep then re-evaluates these memories",
+        "keep_chances": "computes missing keep chances; the sweep then uses them, so it may decide more than "
+        "listed here",
         "calibration": "recalibrates the keep threshold; `ebbing forecast` (`POST /v1/forecast`) shows the result",
         "promote": promotion_run.preview_promotion,
         "sweep": sweep.preview_sweep,
@@ -121,7 +121,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "expire": expiry.preview_expiry,
         "consolidate": "summarises related memories and moves their sources to another tier; preview it with "
         "`ebbing maintain consolidate --dry-run` (`POST /v1/maintenance/consolidate`)",
-        "contradictions": "asks a model whether new memories contradict earlier ones; moves no memory to another tier"
+        "contradictions": "asks a model whether new memories contradict earlier ones"
         if settings().has_provider
         else NO_MODEL,
         "archive": archive.preview_archive,
@@ -132,10 +132,13 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "notes": note_preview.preview_notes if settings().notes_dir else note_run.NO_FOLDER,
         "self_tests": "queries memories to test retrieval; preview it with `ebbing maintain selftest --dry-run` "
         "(`POST /v1/maintenance/selftest`)",
-        "segments": _ELSEWHERE,
-        "retention": _ELSEWHERE,
-        "exports": _ELSEWHERE,
-        "figures": _ELSEWHERE,
-        "graphs": _ELSEWHERE,
+        "segments": "merges small or mostly empty segments of cold storage and deletes unreferenced objects"
+        if has_master_key
+        else NO_MASTER_KEY,
+        "retention": "deletes records past their retention period: the ledger of requests, runs, jobs, dead letters, "
+        "history, tier moves, self-tests, names of missing targets and recorded searches; deletes no memory",
+        "exports": "ends expired data exports and deletes their files and old entries",
+        "figures": "recounts the memories and checks the quota, the audit log and the deadlines of privacy requests",
+        "graphs": "creates, fills or drops the dedicated indexes if the tenant has crossed the size threshold",
         "learning": "`GET /v1/policy/learned` shows what it would learn, and the effect",
     }

@@ -35,8 +35,8 @@ from app.store.tiers import protections
 # A memory's inputs to the formulas whose changes are recorded in its history.
 _INPUTS: Final[tuple[EventKind, ...]] = ("kind", "salience", "multiplier", "pace")
 
-# Share of the refresh period (one day of a week) by which a use may be reported late and still count as it would have
-# without a sweep in between.
+# A use may be reported late by up to this share of the refresh period (a day of a weekly period) without changing its
+# effect.
 _TOLD_LATE: Final = 1 / 7
 
 
@@ -126,7 +126,7 @@ def write_uses(
         used: Memories with their new states, and with the versions, tiers and due times stored in the rows.
         era: The era at `now`.
         now: Seconds since 1970.
-        elsewhere: Number of cross-domain uses by memory; None for none.
+        elsewhere: Number of cross-domain uses per memory; None for none.
     """
     due = due_at(era, used.state, now, evaluate_strength(era, used.state, now))
     is_moving = (used.wanted_tiers > 0) | (used.versions != era.version)

@@ -1,4 +1,8 @@
-"""Reinforcement: strengthen used memories, counting each use exactly once even across crashes."""
+"""Reinforcement: strengthen used memories, counting each use exactly once even across crashes.
+
+A touch is a reported use as it arrives, one memory in an envelope of the stream. It comes from a search, or from an
+observation: a caller's report through `POST /v1/observations` or a touch route. A use is a touch that counts.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +179,7 @@ def _attach_to_searches(tenant_id: UUID, done: _UseEffect, touched: Sequence[Env
 
 
 def _filter_observations(touched: Sequence[EnvelopeTouches], era: Era) -> list[EnvelopeTouches]:
-    """Return the envelopes whose uses count: all but observations (not by a search), if the policy ignores them."""
+    """Leave out envelopes of observations if the policy ignores observations; searches always count."""
     by_observation = era.policy.reinforcement.by_observation
     return [envelope for envelope in touched if by_observation or envelope.touches.by_search]
 

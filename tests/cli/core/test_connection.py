@@ -130,6 +130,41 @@ def test_a_wrong_setting_is_named(cli: Cli) -> None:
     assert "EBBING_PORT" in done.err
 
 
+HTTP_URL = "must be an http\\(s\\) URL"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("OPENAI_BASE_URL", "127.0.0.1:18499/v1", HTTP_URL),
+        ("OPENAI_BASE_URL", "http://user:secret-4711@models.example/v1", HTTP_URL),
+        ("OPENAI_BASE_URL", "https://models.example/v1?key=secret-4711", HTTP_URL),
+        ("OPENAI_BASE_URL", "http://models.example:port/v1", HTTP_URL),
+        ("OPENAI_BASE_URL", "http://[", HTTP_URL),
+        ("COLD_ENDPOINT", "minio:9000", HTTP_URL),
+        ("PUBLIC_URL", "ebbing.example", HTTP_URL),
+        ("DATABASE_URL", "db:5432/secret-4711", "must be a URL that begins with postgresql:// or postgres://"),
+        ("OWNER_DATABASE_URL", "mysql://secret-4711@db/x", "must be a URL that begins with postgresql://"),
+        ("REDIS_URL", "secret-4711:6379/0", "must be a URL that begins with redis:// or rediss:// or unix://"),
+    ],
+)
+def test_an_unusable_url_is_refused_at_the_start_without_quoting_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(f"EBBING_{name}", value)
+    settings.cache_clear()
+    with pytest.raises(CommandFailure, match=f"^EBBING_{name}: {words}") as refused:
+        load_settings()
+    assert "secret-4711" not in str(refused.value)
+
+
+def test_a_run_with_an_unusable_provider_url_starts_nothing(cli: Cli, folder: Path) -> None:
+    done = cli("run", "--home", str(folder / "home"), EBBING_OPENAI_BASE_URL="127.0.0.1:18499/v1")
+    assert done.code == 2
+    assert "EBBING_OPENAI_BASE_URL: must be an http(s) URL" in done.err
+    assert not (folder / "home").exists()
+
+
 def test_stats_are_shown_as_a_table_and_as_they_are(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/stats"] = Reply(200, NUMBERS)
     table = cli("stats").out

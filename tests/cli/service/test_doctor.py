@@ -254,7 +254,6 @@ KEYED = {"EBBING_OPENAI_API_KEY": "k"}
         (KEYED | {"EBBING_BUDGET_TOKENS": "5000"}, ["✓ budget", "tokens 5,000 a day"]),
         (KEYED | {"EBBING_BUDGET_COST": "5"}, ["✗ budget", "BUDGET_COST is set but gpt-5.4-mini has no price"]),
         (KEYED | {"EBBING_BUDGET_COST": "5", "EBBING_PRICES": PRICED}, ["prices are known", "✓ budget"]),
-        ({"EBBING_OPENAI_BASE_URL": "nowhere"}, ["✗ models", "EBBING_OPENAI_BASE_URL"]),
     ],
     ids=str,
 )

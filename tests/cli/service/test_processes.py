@@ -18,6 +18,7 @@ from psycopg import sql
 
 from app import heartbeats
 from app.cli.service import processes
+from app.clients.redis.connection import STARTS
 from app.queues import LANES
 from app.store.core import database
 from tests.cli.conftest import Cli
@@ -159,6 +160,7 @@ def test_a_worker_and_beat_work_without_a_preloaded_parent_and_stop_on_sigterm(s
     }
     try:
         until(lambda: all(heartbeats.heartbeat_ages()[name] is not None for name in started), "their first heartbeats")
+        until(lambda: service.redis.zcard(STARTS) == 2, "their starts")
         for process in started.values():
             process.terminate()
         printed = {name: process.communicate(timeout=PATIENCE_SECONDS)[0] for name, process in started.items()}
@@ -167,6 +169,7 @@ def test_a_worker_and_beat_work_without_a_preloaded_parent_and_stop_on_sigterm(s
             process.kill()
     assert [process.returncode for process in started.values()] == [0, 0], printed
     assert "Cold shutdown" in printed["rights"], "it would finish its tasks first"
+    assert service.redis.zcard(STARTS) == 0, "a requested stop and the next start are no restart"
 
 
 @pytest.mark.parametrize("words", [["api"], ["worker", "--lane", "ingest"], ["beat"]])

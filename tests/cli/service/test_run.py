@@ -272,7 +272,7 @@ def test_the_demo(private: Path) -> None:
     [
         ({}, "rule-based, works offline"),
         ({"openai_api_key": "sk-x"}, "small at api.openai.com, rule-based until rated"),
-        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "small at 127.0.0.1, rule-based until rated"),
+        ({"openai_base_url": "http://127.0.0.1:11434/v1"}, "small at 127.0.0.1:11434, rule-based until rated"),
     ],
 )
 def test_the_banner_says_who_judges(given: dict[str, str], salience: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from app import heartbeats, queues
 from app.clients.llm.responses import Usage
 from app.clients.redis import stream
-from app.clients.redis.connection import HEARTBEATS, stream_key
+from app.clients.redis.connection import HEARTBEATS, STARTS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
 from app.services.monitoring import fleet_gauges, probes, status
@@ -56,6 +58,24 @@ def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
     service.redis.hset(HEARTBEATS, "embed", stream.backlog().now_ms() - 3_600_000)
     service.redis.hdel(HEARTBEATS, "score", "beat")
     assert codes(tenant) == {"lane_embed", "lane_score", "beat"}
+
+
+def test_a_worker_that_died_and_was_restarted_is_shown_for_an_hour_and_a_requested_stop_is_not(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__))
+    ends = [heartbeats.record_start(source) for source in ("embed", "score") for _ in range(3)]
+    heartbeats.record_stop(ends[0])
+    found = now(tenant)
+    assert (found.findings, found.restarts.keys()) == ([], {"embed", "score"})
+    assert [found.restarts[source].count for source in ("embed", "score")] == [1, 2]
+    heartbeats.record_start("score")
+    assert codes(tenant) == {"restarts_score"}
+    for start, _ in service.redis.zrange(STARTS, 0, -1, withscores=True):
+        service.redis.zadd(STARTS, {start: stream.backlog().now_ms() - 3_600_001})
+    assert now(tenant).restarts == {}
+    heartbeats.record_start("beat")
+    assert service.redis.zcard(STARTS) == 1, "older starts are deleted"
 
 
 def test_a_lane_that_stalls(service: Service, tenant: Tenant) -> None:
