@@ -54,7 +54,7 @@ GROUPS: Final = {
 }
 """The groups of operations, in the order in which the page shows them."""
 
-_ZIP = "application/zip"
+_FILES = ("application/zip", "application/x-ndjson")
 _KEY = {"type": "http", "scheme": "bearer", "description": "An API key, such as the one in `.ebbing/api-key`."}
 _DESCRIPTIONS = {"200": "With `dry_run`: the number of affected memories", "503": "Not ready"}
 _PROBLEM_ID = "b7ed3761c4b24774ad699c4cf931b58e"
@@ -247,8 +247,9 @@ def _complete_operation(name: str, operation: dict[str, Any]) -> None:
     responses.pop("422", None)
     for status, answer in shape.answers.items():
         response = responses.setdefault(status, {"description": _DESCRIPTIONS.get(status, "Successful Response")})
-        if shape.media_type == _ZIP:
-            response["content"] = {_ZIP: {"schema": {"type": "string", "contentMediaType": _ZIP}}}
+        if shape.media_type in _FILES:
+            media = shape.media_type
+            response["content"] = {media: {"schema": {"type": "string", "contentMediaType": media}}}
         elif answer is not None:
             known = response.get("content", {}).get(shape.media_type, {}).get("schema")
             content = {"schema": known or shapes.describe(answer, shape), "example": shapes.expand_example(answer)}
