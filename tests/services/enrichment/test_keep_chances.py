@@ -114,4 +114,4 @@ def test_the_command_shows_the_chance_with_its_reasons(service: Service) -> None
         shown = CliRunner().invoke(app, ["why", "one"])
     finally:
         stub.close()
-    assert "keep chance    0.707, raised by: first person, lowered by: general advice" in shown.stdout
+    assert "keep chance     0.707, raised by: first person, lowered by: general advice" in shown.stdout
