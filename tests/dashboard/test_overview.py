@@ -113,7 +113,7 @@ def test_the_next_run_can_be_previewed(api: Api, well: None, visit: Visit, monke
     words = said(page)
     assert "keep_chances Does no such thing" in words
     assert "sweep 1 decided: archived" in words
-    assert f"sweep {first} active archived its strength is too low" in words
+    assert f"sweep {first} active archived its strength is low" in words
     [following] = re.findall(r'href="/ops(/schedule/night/preview\?as_of=[^"]+)"', page)
     words = said(visitor.page(following.replace("&amp;", "&")))
     assert f"sweep {second} active archived" in words

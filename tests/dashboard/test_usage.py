@@ -32,7 +32,7 @@ def priced(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_spent_is_said_so(visit: Visit) -> None:
     text = said(visit("read", "maintain").page("/money"))
-    assert "No model calls" in text
+    assert "No billed model calls. Overview shows failed calls." in text
     assert "no budget set" in text
     assert "within the budget" not in text
 
