@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import defaultdict
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -93,7 +93,7 @@ def list_restarts() -> dict[str, Restarts]:
     """
     now = backlog().now_ms()
     starts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for stored in client().zrangebyscore(STARTS, now - HOUR * 1000, "+inf"):
+    for stored in cast("list[bytes]", client().zrangebyscore(STARTS, now - HOUR * 1000, "+inf")):
         source, host, _, at = stored.decode().split("|")
         starts[source, host].append(int(at))
     restarts: dict[str, Restarts] = {}

@@ -29,7 +29,7 @@ from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
 from app.services.monitoring.stats import Lane
-from app.services.night import night_preview
+from app.services.night import steps
 from app.services.night.steps import STEPS
 from app.services.tiers.dry_run import PredictedMove, PreviewPage
 from app.settings import settings
@@ -104,9 +104,7 @@ def test_the_next_run_can_be_previewed(api: Api, well: None, visit: Visit, monke
         page = moves[:1] if after == NIL else moves[1:]
         return PreviewPage(page, {"looked_at": 1, "archived": 1}, first if after == NIL else None)
 
-    monkeypatch.setattr(
-        night_preview.steps, "dry_runs", lambda: dict.fromkeys(STEPS, "does no such thing") | {"sweep": preview}
-    )
+    monkeypatch.setattr(steps, "dry_runs", lambda: dict.fromkeys(STEPS, "does no such thing") | {"sweep": preview})
     visitor = visit("maintain")
     assert 'href="/ops/schedule/night/preview"' in visitor.page("/")
     page = visitor.page("/schedule/night/preview")
