@@ -70,7 +70,10 @@ def fill(api: Api) -> None:
     )
     request_log.extend(tenant_id, request.request_id, Extension(EVIL_NAME), "key")
     request_log.answer_request(tenant_id, request.request_id, "denied", EVIL_NAME, "key")
-    hold = legal_holds.place_hold(tenant_id, Scope(thread=RICH["thread"]), EVIL_NAME, "key")
+    hold = legal_holds.place_hold(tenant_id, Scope(thread=RICH["thread"]), "a case", "key")
+    api.service.rows(
+        "UPDATE holds SET reason = %s", EVIL_NAME
+    )  # the reason names a subject, as earlier versions allowed
     legal_holds.place_hold(tenant_id, Scope(tags=RICH["tags"]), EVIL_NAME, "key")
     legal_holds.release_hold(tenant_id, hold.hold_id, "key")
     options = ErasureOptions(Scope(subject=EVIL_NAME), "gdpr", 7, "a reason", EVIL, EVIL, EVIL)

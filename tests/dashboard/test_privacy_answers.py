@@ -103,7 +103,8 @@ def test_the_case_of_an_erasure_is_stored_and_shown(api: Api, visit: Visit) -> N
     visitor = visit()
     form = {"subject": "chen", "kind": "gdpr", "legal_basis": "a", **CASE}
     place = visitor.act("/privacy/erasures", form).partition("?")[0]
-    assert "Controller: Example <Ltd>. Case reference: DSR-17. Legal basis: a." in said(visitor.page(place))
+    text = said(visitor.page(place))
+    assert "Controller: Example <Ltd>. Case reference: DSR-17. Legal basis: GDPR Art. 17(1)(a): the" in text
     [erasure] = requests.page(api.tenant.tenant_id, None, None, 10)
     assert erasure.case_reference == "DSR-17"
     assert visitor.send("/privacy/erasures", form | {"legal_basis": "z"}).status_code == 422
