@@ -27,8 +27,10 @@ PACKAGES = ("app", "workers", "migrations")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Modules that a declared dependency always installs, and a module that only type checkers know.
 THROUGH = {
+    "anyio": "mcp",
     "kombu": "celery",
     "markupsafe": "jinja2",
+    "mcp_types": "mcp",
     "pydantic_core": "pydantic",
     "starlette": "fastapi",
     "torch": "sentence-transformers",

@@ -83,6 +83,8 @@ def test_what_is_read_without_a_decoder_is_prepared() -> None:
         # The faults of a body are listed after a decoder of its module has refused it.
         ("app/domain/ingest/bodies.py", "MemoryIn"),
         ("app/domain/ingest/body_faults.py", "kind"),
+        ("app/domain/imports/records.py", "MemoryIn"),  # a job's worker reads records in one thread
+        ("app/mcp/tool.py", "self"),  # a tool prepares its types when it is declared
     }
     assert {"_Chat", "_Embeddings"} <= prepared, "the types passed to `responses._decoded`"
     assert {"Session", "LogInAttempt"} <= prepared, "the types passed to `sessions._unseal`"

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.domain.policy.api_keys import SCOPES
+from tests.cli.memories.test_import_page import write_files
 from tests.fundamentals.service import Service
 from tests.installation import make_tenant
 
@@ -76,6 +77,8 @@ class Shop:
         _, self.key = make_tenant(service.database_url, f"examples {folder.name}", SCOPES)
         self.folder, self.url = folder, service.url
         self.memories: list[str] = []
+        write_files(folder)
+        (folder / "export.zip").write_bytes((folder / "chatgpt.zip").read_bytes())
         for name, text in FILES.items():
             (folder / name).write_text(text)
 
@@ -148,7 +151,7 @@ def test_its_examples_run(shops: Shops, command: str) -> None:
         memories = {"FROM": shop.memories[0], "TO": shop.memories[1], "NEWER": "fact-2", "OLDER": "fact-1"}
         written = [memories.get(word) or (shop.id_for(names) if word == "ID" else word) for word in words]
         for place, word in enumerate(written):
-            if word.endswith(".zip") and (shop.folder / word).exists():
+            if word.endswith(".zip") and command != "import" and (shop.folder / word).exists():
                 written[place] = f"{place}-{len(list(shop.folder.iterdir()))}-{word}"
         code, out, err = shop.call(written, given)
         if code and example in REFUSED:

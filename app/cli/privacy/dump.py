@@ -27,6 +27,7 @@ PATIENCE_SECONDS: Final = 60.0
 READ_BYTES: Final = 1 << 18
 
 router = typer.Typer()
+_RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="File with a secret of at least 32 bytes that encrypts the dump.")
 ]
@@ -184,7 +185,7 @@ def _leave_out(pieces: Iterable[bytes], subjects: frozenset[str]) -> Iterator[by
 
 def _is_about(line: bytes, subjects: frozenset[str]) -> bool:
     try:
-        record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        record: dict[str, Any] = _RECORD.decode(line)
     except msgspec.DecodeError:
         return False
     memory = record.get("memory")

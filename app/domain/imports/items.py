@@ -139,6 +139,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS,
 _TickSeconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
 
 
+@precompile
 class ImportOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Options for reading a file.
 

@@ -162,6 +162,11 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             [gone, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
         ),
         ("notes", "memory_id", [gone]),
+        (
+            "activation_history",
+            "memory_id, tick, storage, retrieval, stability, salience, kind, policy_version, is_shown",
+            [gone, 1, 1, 1, 1, 0, 0, 1, True],
+        ),
         ("ebbing_keys.record_keys", "key_id, owner, wrapped", [UUID(int=2), b"", b""]),
     ]
     for table, columns, values in rows:
