@@ -52,7 +52,7 @@ class Graph:
     nodes: dict[str, Node]
     relations: list[Relation]
 
-    def part(self, names: Iterable[str]) -> Json:
+    def subgraph(self, names: Iterable[str]) -> Json:
         """Return these entities, and the relations that have at least one of them."""
         chosen = dict.fromkeys(names)
         shown = [node.shown for name, node in self.nodes.items() if name in chosen]

@@ -148,17 +148,17 @@ async def delete_relations(backend: Backend, given: graph_shapes.DeleteRelations
 async def read_graph(backend: Backend, _: graph_shapes.ReadGraph) -> Json:
     """Return the whole graph. For a large one, use `search_nodes`."""
     found = await graph.load(backend)
-    return found.part(found.nodes)
+    return found.subgraph(found.nodes)
 
 
 @_tool("Search entities", scope="read", arguments=graph_shapes.SearchNodes, result=graph_shapes.GraphShown, reads=True)
 async def search_nodes(backend: Backend, given: graph_shapes.SearchNodes) -> Json:
     """Return the entities with a text in their name, type or observations, and the relations of these entities."""
     found = await graph.load(backend)
-    return found.part(name for name, node in found.nodes.items() if graph.matches(node, given.query))
+    return found.subgraph(name for name, node in found.nodes.items() if graph.matches(node, given.query))
 
 
 @_tool("Open entities", scope="read", arguments=graph_shapes.OpenNodes, result=graph_shapes.GraphShown, reads=True)
 async def open_nodes(backend: Backend, given: graph_shapes.OpenNodes) -> Json:
     """Return entities by name, and the relations that have at least one of them."""
-    return (await graph.load(backend)).part(given.names)
+    return (await graph.load(backend)).subgraph(given.names)

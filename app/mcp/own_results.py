@@ -78,7 +78,7 @@ class Recalled(msgspec.Struct):
     memories: list[Hit]
 
 
-class Found(msgspec.Struct):
+class FoundMemories(msgspec.Struct):
     """Results of a search, best first.
 
     Attributes:

@@ -49,7 +49,7 @@ async def recall(backend: Backend, given: own_arguments.Recall) -> Json:
     return (await backend.call("POST", "/v1/recall", body=given_fields(given))).body
 
 
-@_tool("Search", scope="read", arguments=own_arguments.Search, result=own_results.Found, reads=True)
+@_tool("Search", scope="read", arguments=own_arguments.Search, result=own_results.FoundMemories, reads=True)
 async def search(backend: Backend, given: own_arguments.Search) -> Json:
     """Search memories by words and by meaning, with filters.
 

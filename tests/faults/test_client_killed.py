@@ -27,7 +27,7 @@ for number in range(int(first), 1_000_000):
 def test_every_write_that_the_client_acknowledged_is_stored_once(
     plant: Plant, callers: Callable[[int], list[Caller]], rounds: int, tmp_path: Path
 ) -> None:
-    """In each round the API dies, sometimes before it answers what it accepted, and then the writer, which went on."""
+    """In each round the API dies, sometimes before it answers what it accepted, and then the writer."""
     [caller] = callers(1)
     spool = tmp_path / "spool"
     acknowledged: set[int] = set()

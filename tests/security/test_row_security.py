@@ -224,6 +224,13 @@ HISTORY = (
 OTHERS = (
     ("pca_shares", "space_id, share_id, samples, drawn_at", "1, gen_random_uuid(), 1, now()"),
     ("notes", "memory_id", "gen_random_uuid()"),
+    ("decay_clocks", "interval_seconds", "60"),
+    ("tick_averages", "tick, storage, retrieval, stability, at_risk", "1, 1, 1, 1, 0"),
+    (
+        "activation_history",
+        "memory_id, tick, storage, retrieval, stability, salience, kind, policy_version, is_shown",
+        "gen_random_uuid(), 1, 1, 1, 1, 0, 0, 1, true",
+    ),
     ("note_copies", "copy_id, name", "gen_random_uuid(), 'x'"),
     ("queue_gaps", "requests, memories, first_at, last_at", "1, 1, now(), now()"),
     (

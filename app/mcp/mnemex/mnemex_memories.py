@@ -54,7 +54,7 @@ async def save_memory(backend: Backend, given: mnemex_arguments.SaveMemory) -> J
     "Search memories",
     scope="read",
     arguments=SearchMemory,
-    result=mnemex_results.Found,
+    result=mnemex_results.FoundMemories,
     reads=True,
 )
 async def search_memory(backend: Backend, given: SearchMemory) -> Json:

@@ -56,7 +56,7 @@ class Hit(msgspec.Struct):
     review_priority: float
 
 
-class Found(Done, kw_only=True):
+class FoundMemories(Done, kw_only=True):
     """Results of a search."""
 
     count: int

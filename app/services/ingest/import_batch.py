@@ -39,7 +39,7 @@ from app.store.core import database
 from app.store.core.binary_copy import Arrival
 from app.store.erasure import requests
 from app.store.ingest import import_copy, imports
-from app.store.ingest.import_copy import ImportedRows, Taken
+from app.store.ingest.import_copy import ExternalIdTaken, ImportedRows
 from app.store.ingest.imports import Import
 from app.store.memories import links as stored_links
 from app.store.memories.links import LinkKey
@@ -59,8 +59,8 @@ def carry_out(tenant_id: UUID, found: Import, items: Sequence[Item]) -> dict[str
     """Carry out the records after an import's position, and store the new position.
 
     Returns:
-        The number of records by outcome; a dry run counts what would be done. Empty if another worker has carried them
-        out meanwhile, or the import has ended.
+        The number of records by outcome; a dry run counts what would be done. Empty if another worker has stored these
+        records, or the import has ended.
 
     Raises:
         Unavailable: Other transactions keep storing memories with the same external ids.
@@ -73,7 +73,7 @@ def carry_out(tenant_id: UUID, found: Import, items: Sequence[Item]) -> dict[str
     for _ in range(_TRIES):
         try:
             return _store(tenant_id, found, len(items), memories, links, list(skipped))
-        except Taken:  # stored by a request at the same moment: now it is known, so it becomes an update
+        except ExternalIdTaken:  # stored by a request at the same moment: now it is known, so it becomes an update
             continue
     raise Unavailable("the memories of this file are being stored by another request", retry_after_seconds=1)
 
@@ -159,13 +159,13 @@ def _drop_erased(open_erasures: ArrivalErasures, position: str, fresh: list[Memo
     """Skip memories that an open erasure covers.
 
     Raises:
-        Taken: An erasure set its watermark after the batch took its position; the next try takes another one.
+        ExternalIdTaken: An erasure set its watermark after the batch took its position; the next try takes another one.
     """
     accepted_ms = parse_entry_id(position)[0]
     if open_erasures.last_cut_ms >= accepted_ms or any(
         last_seq(cut) >= first_seq(position) for cut in open_erasures.cuts.values()
     ):
-        raise Taken
+        raise ExternalIdTaken
     if not open_erasures.scopes:
         return fresh
     kept = []

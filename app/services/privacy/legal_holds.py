@@ -31,7 +31,7 @@ from app.store.tenants import tenants
 KIND: Final = "release"
 ROWS: Final = 5000
 SUBJECTS_MAX: Final = 50
-"""Maximum number of subjects of a thread or of listed memories whose names a hold's reason is compared with."""
+"""Maximum number of a hold's subjects whose names its reason is compared with."""
 STEP_SECONDS: Final = 2.0
 
 

@@ -54,7 +54,7 @@ _ROW: Final = np.dtype(
 _MOMENTS: Final = ("created_at", "accessed_at", "anchored_at")
 
 
-class Taken(Exception):
+class ExternalIdTaken(Exception):
     """Another transaction has just stored a memory with the external id or id of one of these."""
 
 
@@ -87,7 +87,7 @@ def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int,
         created_at: Time of acceptance, in seconds since 1970.
 
     Raises:
-        Taken: One of them exists already.
+        ExternalIdTaken: One of them exists already.
         TypeError: The connection isn't a psycopg connection.
     """
     connection = tx.connection.driver_connection
@@ -108,7 +108,7 @@ def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int,
             with cursor.copy(_STATE_COPY) as copy:
                 copy.write(b"".join((HEADER, _pack_states(tenant_id, rows), TRAILER)))
     except UniqueViolation:
-        raise Taken from None
+        raise ExternalIdTaken from None
     work = [(" ".join(STAGES), array_literal(ids)) for ids in _work_items(rows.ids)]
     writes.record(tx, tenant_id, TierCounts(active=len(rows.ids), text_bytes=text_bytes), {}, work)
     return True
