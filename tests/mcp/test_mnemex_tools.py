@@ -15,7 +15,7 @@ from tests.api.caller import Api
 from tests.mcp.clients import MODES, Mode, call, done, refused, talk, text_of
 from tests.service import Service
 from tests.services.mergeable import LIKE, Alike
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
 
 NAMES = [
     *("save_memory", "search_memory", "search_unified", "touch_memory", "observe_memory_usage", "create_relation"),
@@ -207,8 +207,7 @@ def test_messages_are_judged(agents: Api) -> None:
     assert done(agents, "analyze_for_recall", message="zzz")["should_search"] is False
     recalled = done(agents, "auto_recall_process_message", message="What does Ann drink in the morning?")
     assert [memory["id"] for memory in recalled["memories"]] == [memory_id]
-    agents.service.work()
-    assert agents.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1
+    until(lambda: agents.get(f"/v1/memories/{memory_id}").json()["access_count"] == 1, "the use of the recall")
 
 
 def test_measurements_are_of_the_own_tenant(agents: Api) -> None:
