@@ -38,6 +38,7 @@ def an_export(api: Api) -> UUID:
 
 
 def an_import(api: Api) -> UUID:
+    api.service.rows("UPDATE imports SET status = 'done'")  # a tenant may have ten that are unfinished
     file = import_requests.begin_upload(api.tenant.tenant_id, "jsonl", ImportOptions())
     file.write(b"{}")
     return import_requests.finish_upload(file, "jsonl", "key", dry_run=False).import_id

@@ -48,7 +48,7 @@ SHOWN = (
 EXPECTED = {
     "Search and recall": ["Ann likes her tea green", "matched    ann", "<memories>\n", '"results":['],
     "What fades, and when": ["archived", "protection.grace_days"],
-    "Privacy": ["0 memories"],
+    "Privacy": ["Nothing would be hidden"],
     "Ranking": ["matched    ann"],
     "Recall": ["<memories>\n", "accepted: 1 use"],
     "Look at strength and tiers": ["mnemex"],
