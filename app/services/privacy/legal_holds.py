@@ -31,7 +31,7 @@ from app.store.tenants import tenants
 KIND: Final = "release"
 ROWS: Final = 5000
 SUBJECTS_MAX: Final = 50
-"""Maximum number of a hold's subjects whose names its reason is compared with."""
+"""Maximum number of names of subjects that are searched for in a hold's reason."""
 STEP_SECONDS: Final = 2.0
 
 

@@ -55,7 +55,7 @@ def test_nothing_is_sent_but_what_is_needed(asked: Calls, monkeypatch: pytest.Mo
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-somebody-else")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer other\nX-Extra: told")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer other\nX-Extra: given")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     client = to(asked.fake.url)
     chat(client)
