@@ -1,8 +1,13 @@
-"""Each test starts with the session's `EBBING_` variables: a guard fails the test or fixture that leaves others."""
+"""Each test starts with the session's `EBBING_` variables: a guard fails the test or fixture that leaves others.
+
+The guard also fails a test that configures the logging of the test process, as a process of the service does: loggers
+would keep that test's output, which pytest closes, and fail in later tests.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +78,9 @@ class EnvironmentGuard:
             return (yield)
         finally:
             self._compare(item.nodeid)
+            if "structlog" in sys.modules and sys.modules["structlog"].get_config()["cache_logger_on_first_use"]:
+                sys.modules["structlog"].reset_defaults()
+                pytest.fail(f"{item.nodeid} calls `app.logs.configure`: replace it with `monkeypatch`", pytrace=False)
 
     def _compare(self, test: str) -> None:
         lent = {change for changes in self._lent.values() for change in changes.items()}

@@ -104,6 +104,7 @@ class Shop:
             patch.chdir(self.folder)
             patch.setenv("EBBING_API_URL", self.url)
             patch.setenv("EBBING_API_KEY", self.key)
+            patch.setattr("app.logs.configure", lambda _: None)  # would keep the output of this command for all tests
             done = CliRunner().invoke(app, words, input=given, prog_name="ebbing")
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

@@ -138,3 +138,18 @@ def test_what_fixtures_undo_passes(run: Callable[[str], Outcomes]) -> None:
     assert outcomes.failures == {}
     assert outcomes.passed == ["test_1_both", "test_2_lent", "test_3_removes"]
     assert "EBBING_GUARDED_LENT" not in os.environ
+
+
+def test_a_test_that_configures_logging_fails_by_name(run: Callable[[str], Outcomes]) -> None:
+    outcomes = run("""
+        import structlog
+
+        def test_configures():
+            structlog.configure(cache_logger_on_first_use=True)
+
+        def test_next():
+            assert not structlog.get_config()["cache_logger_on_first_use"]
+    """)
+    assert list(outcomes.failures) == [("test_configures", "teardown")]
+    assert "app.logs.configure" in outcomes.failures["test_configures", "teardown"]
+    assert outcomes.passed == ["test_configures", "test_next"]
