@@ -26,7 +26,7 @@ from tests.processes import Processes
 from tests.servers import Servers, logical_database, new_database
 from tests.waiting import PATIENCE_SECONDS
 
-LOGICAL_DATABASE: Final = 14
+FIRST_LOGICAL_DATABASE: Final = 4
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mcp-stdio")]
 
 
@@ -60,7 +60,7 @@ def running(
         environment = {
             "EBBING_HOME": str(folder),
             "EBBING_DATABASE_URL": database_url,
-            "EBBING_REDIS_URL": logical_database(servers.redis_url, LOGICAL_DATABASE),
+            "EBBING_REDIS_URL": logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE),
             "EBBING_PORT": str(port),
         }
         processes = Processes(folder, environment)

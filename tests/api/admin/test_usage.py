@@ -22,7 +22,7 @@ CALL = Usage(calls=1, input_tokens=1000, cached_tokens=400, output_tokens=100)
 def limited(api: Api) -> Api:
     """The API with limits of every kind and two tenants that have used tokens."""
     api.service.configure(
-        openai_base_url="http://user:secret@models.example:8443/secret/v1",
+        openai_base_url="http://models.example:8443/secret/v1",
         prices='{"m": {"input": 1000}}',
         budget_tokens=2000,
         budget_cost=10,
