@@ -27,7 +27,7 @@ TOPICS: Final = (
     "Ann books the nine o'clock train to Bern on Friday, booking",
     "Bob promised to call the landlord about the broken heating, case",
     "The team decided to release the new version on Monday, ticket",
-    "Carol is allergic to peanuts and told the kitchen so, note",
+    "Carol is allergic to peanuts and has informed the kitchen, note",
     "My daughter starts school in August and needs a red bag, list",
 )
 

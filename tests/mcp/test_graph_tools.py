@@ -22,7 +22,7 @@ WORKS = {"from": "Ann", "to": "Acme", "relationType": "works_at"}
 
 @pytest.fixture
 def agents(api: Api, service: Service) -> Iterator[Api]:
-    """Return the API with the tools of the graph, and a worker that stores what requests wait for."""
+    """Return the API with the tools of the graph, and a worker that stores pending requests."""
     service.configure(mcp_tools="knowledge_graph", wait_max_seconds=PATIENCE_SECONDS)
     stopped = threading.Event()
 
