@@ -10,7 +10,7 @@ number after its predecessor's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -29,8 +29,8 @@ NUMBERED_MAX: Final = 2000
 KEEP_DAYS: Final = 7
 """Retention in days of tenants whose policy was stored without `changes.keep_days`."""
 
-Reported = tuple[str, Collection[UUID]]
-"""The type of changes, and the ids of what changed."""
+Batch = tuple[str, str]
+"""Changes of one type: the type, and the ids as a PostgreSQL array literal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +60,28 @@ def record(
     Args:
         at: Time of the changes; None for the transaction's current time.
     """
-    if values := parameters([(change_type, ids)], at or database.simulated_now(tx)):
-        driver_connection(tx).execute(RECORD, {"tenant": tenant_id, **values})
+    record_batches(tx, tenant_id, batches(change_type, ids), at)
 
 
-def parameters(reported: Sequence[Reported], at: datetime | None) -> dict[str, Any]:
-    """Return the parameters of `RECORD` except the tenant; empty if there are no ids.
-
-    Args:
-        at: Time of the changes; None for the current time.
-    """
-    rows = [(change_type, ids) for change_type, given in reported for ids in _slices(list(given))]
-    if not rows:
-        return {}
-    literals = [array_literal([str(each) for each in ids]) for _, ids in rows]
-    return {"changes_at": at, "change_types": [change_type for change_type, _ in rows], "changed": literals}
+def record_batches(tx: Connection, tenant_id: UUID, given: Sequence[Batch], at: datetime | None = None) -> None:
+    """Record batches of changes, as in `record`, in the given order."""
+    if given:
+        driver_connection(tx).execute(RECORD, {"tenant": tenant_id, **parameters(tx, given, at)})
 
 
-def _slices(ids: list[UUID]) -> Iterator[list[UUID]]:
-    for start in range(0, len(ids), IDS_MAX):
-        yield ids[start : start + IDS_MAX]
+def batches(change_type: str, ids: Collection[UUID]) -> list[Batch]:
+    """Return changes of one type as batches of at most `IDS_MAX` ids."""
+    names = [str(each) for each in ids]
+    return [(change_type, array_literal(names[start : start + IDS_MAX])) for start in range(0, len(names), IDS_MAX)]
+
+
+def parameters(tx: Connection, given: Sequence[Batch], at: datetime | None = None) -> dict[str, Any]:
+    """Return the parameters of `RECORD`, except the tenant."""
+    return {
+        "changes_at": at or database.simulated_now(tx),
+        "change_types": [change_type for change_type, _ in given],
+        "changed": [ids for _, ids in given],
+    }
 
 
 RECORD: Final = f"""
