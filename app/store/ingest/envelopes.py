@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 from sqlalchemy import Connection, text
 
+from app.domain.changes.types import STORED
 from app.domain.ingest.ids import array_literal, memory_uuids
 from app.store.core.binary_copy import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, PolicyTerms, pack
 from app.store.enrichment.work_queue import STAGES
@@ -68,8 +69,9 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
     stored = sum(len(arrival.memories) for arrival in new_arrivals)
-    work = [(" ".join(STAGES), ids) for ids in _work_items(new_arrivals)]
-    writes.record(tx, tenant_id, TierCounts(active=stored, text_bytes=text_bytes), {}, work)
+    items = list(_work_items(new_arrivals))
+    work, changes = [(" ".join(STAGES), ids) for ids in items], [(STORED, ids) for ids in items]
+    writes.record(tx, tenant_id, TierCounts(active=stored, text_bytes=text_bytes), {}, work, changes)
     return stored
 
 
