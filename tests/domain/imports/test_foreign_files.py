@@ -95,3 +95,53 @@ def test_a_database_whose_tables_are_still_in_its_log_is_refused_with_a_hint(tmp
     content[18:20] = b"\2\2"
     with pytest.raises(FileRefused, match="-wal file"):
         items("memory-decay", bytes(content))
+
+
+def _letta(*messages: dict[str, object]) -> bytes:
+    return json.dumps({"agents": [{"id": "agent-0", "messages": messages}], "blocks": []}).encode()
+
+
+def test_letta_answers_by_a_tool_and_packs_what_users_say() -> None:
+    call = {"id": "c", "function": {"name": "send_message", "arguments": '{"message": "I am here."}'}}
+    packed = {"type": "user_message", "message": "Ann is my sister", "time": "2025-10-21 04:55:56 PM UTC+0000"}
+    event = {"type": "login", "last_login": "Never", "time": "2025-10-21 04:55:56 PM UTC+0000"}
+    said = {"type": "list", "of": "milk"}
+    found = items(
+        "letta",
+        _letta(
+            {"role": "assistant", "content": [{"type": "text", "text": "a thought"}], "tool_calls": [call]},
+            {"role": "user", "content": [{"type": "text", "text": json.dumps(packed)}]},
+            {"role": "user", "content": json.dumps(event)},
+            {"role": "user", "content": json.dumps(said)},
+            {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "hidden"}], "text": "older"},
+        ),
+    )
+    assert [memory.given.text for memory in memories(found)] == ["I am here.", "Ann is my sister", json.dumps(said)]
+    assert [(fault.place, fault.reason) for fault in faults(found)] == [
+        (3, "an event such as a log-in isn't imported"),
+        (5, "a message has no text"),
+    ]
+
+
+def test_an_agent_file_that_is_a_json_string_or_larger_than_a_record_is_read() -> None:
+    content = _letta({"role": "user", "content": "a heron"})
+    [memory] = memories(items("letta", json.dumps(content.decode()).encode()))
+    assert memory.given.text == "a heron"
+    many = _letta(*({"id": f"m{n}", "role": "user", "content": "x" * 30_000} for n in range(300)))
+    assert len(many) > 8 << 20
+    assert len(memories(items("letta", many))) == 300
+
+
+def test_ids_that_count_from_zero_in_every_agent_file_dont_mix_two_agents() -> None:
+    def ids(name: str) -> list[str | None]:
+        message = {"id": "message-0", "role": "user", "content": "hello", "created_at": "2026-01-22T02:06:34+00:00"}
+        agent = {"id": "agent-0", "name": name, "messages": [message]}
+        block = {"id": "block-0", "label": "human", "value": f"knows {name}"}
+        content = json.dumps({"agents": [agent], "blocks": [block]}).encode()
+        found = memories(items("letta", content))
+        assert found[1].given.thread == f"letta:{name}"
+        return [memory.given.external_id for memory in found]
+
+    assert ids("ann")[0] == "letta:ann/human"
+    assert ids("ann") == ids("ann")
+    assert not set(ids("ann")) & set(ids("bob"))
