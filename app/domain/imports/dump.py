@@ -44,6 +44,8 @@ CONNECTING: Final[dict[str, tuple[str, ...]]] = {
 MERGES: Final = "merges"
 """Merges follow the memories too, each with its lineage in the row's key `lineage`."""
 AVERAGES: Final = "tick_averages"
+OF_POLICY: Final = ("activation_history", AVERAGES)
+"""Tables whose rows are computed by versions of the policy: only a tenant that has these takes them over."""
 SETTINGS: Final = ("tenant", "paused", "decay_clock", "contradictions_until")
 """What a header says about the tenant as a whole; only an untouched tenant takes it over."""
 _NUMBERS: Final = (
@@ -68,6 +70,7 @@ class _Line(msgspec.Struct, frozen=True):
 class _Version(msgspec.Struct, frozen=True):
     """A version of the policy."""
 
+    version: int
     body: dict[str, Any]
     effective_at: float
     is_current: bool
@@ -125,7 +128,9 @@ def _read_policies(versions: object) -> list[DumpedPolicy]:
     except msgspec.ValidationError:
         refuse("the dump's versions of the policy can't be read")
     return [
-        DumpedPolicy(msgspec.json.encode(each.body).decode(), each.effective_at, each.is_current, each.author)
+        DumpedPolicy(
+            each.version, msgspec.json.encode(each.body).decode(), each.effective_at, each.is_current, each.author
+        )
         for each in given
     ]
 

@@ -79,12 +79,14 @@ class DumpedPolicy(NamedTuple):
     """A version of a dumped tenant's policy.
 
     Attributes:
+        version: Its number.
         policy: The policy, as JSON.
         effective_at: Time at which it took or takes effect, in seconds since 1970.
         is_current: It was in force at the time of the dump.
         author: Author of a version that no caller wrote.
     """
 
+    version: int
     policy: str
     effective_at: float
     is_current: bool

@@ -52,6 +52,7 @@ NAMED: Final = "another memory has its external_id"
 DERIVED: Final = "was summarised from a memory that was erased after the dump, or that an erasure covers"
 EXPIRED: Final = "expires_at has passed"
 _KEY_BYTES: Final = 32
+_SAME_MOMENT_SECONDS: Final = 1e-3
 _LOWER: Final = ("archived", "cold")
 _INPUTS: Final = ("kind", "salience", "multiplier", "pace", "access_count")
 _MOMENTS: Final = ("created_at", "accessed_at")
@@ -90,7 +91,7 @@ def _take_over(tx: database.Transaction, tenant_id: UUID, header: DumpHeader, po
     number = max((version for version, *_ in policies.list_versions(tx, tenant_id)), default=0)
     is_known = policies.read_current(tx, tenant_id) == policy and len(header.policies) <= 1
     now = database.now(tx).timestamp()
-    alone = DumpedPolicy(header.policy, now, is_current=True, author=None)
+    alone = DumpedPolicy(1, header.policy, now, is_current=True, author=None)
     given = [] if is_known else header.policies or [alone]
     for version in given:
         number += 1
@@ -122,7 +123,6 @@ def load_memories(
         FileRefused: A row violates a constraint.
     """
     erased = _find_erased(header.tenant_id, items)
-    source = _read_policy(header.policy)
     if any(item.vector for item in items):
         upsert_by_external_id.ensure_space(tenant_id)
     basis = archive.current_basis(tenant_id)
@@ -135,7 +135,7 @@ def load_memories(
         chosen, unchanged = _choose(tx, tenant_id, items, erased, now, skipped)
         counts = {"stored": len(chosen), "unchanged": unchanged, "skipped": len(skipped)}
         if chosen and not found.dry_run:
-            _store(write, chosen, source, now.timestamp(), basis)
+            _store(write, chosen, header, now.timestamp(), basis)
         counts = {name: number for name, number in counts.items() if number}
         imports.record_progress(tx, tenant_id, current, records=records, counts=counts, skipped=sorted(skipped))
     if counts.get("stored") and not found.dry_run:
@@ -186,11 +186,11 @@ def _find_reason(
 
 
 def _store(
-    write: MemoryWrite, loaded: Sequence[DumpedMemory], source: Policy, now: float, basis: ChosenBasis | None
+    write: MemoryWrite, loaded: Sequence[DumpedMemory], header: DumpHeader, now: float, basis: ChosenBasis | None
 ) -> None:
     """Insert memories, and archive at once those that were archived or in cold storage."""
     tx, tenant_id = write.tx, write.tenant_id
-    era = _insert(tx, tenant_id, loaded, source, memory_strength.load_timeline(tx, tenant_id), now)
+    era = _insert(tx, tenant_id, loaded, header, memory_strength.load_timeline(tx, tenant_id), now)
     ids = {item.memory_id for item in loaded}
     write.measure_inserted(ids)
     vectors = {item.memory_id: item.vector for item in loaded if item.vector}
@@ -241,20 +241,18 @@ def _insert(
     tx: database.Transaction,
     tenant_id: UUID,
     items: Sequence[DumpedMemory],
-    source: Policy,
+    header: DumpHeader,
     times: Timeline,
     now: float,
 ) -> Era:
     """Insert the rows, anchored under the policy in force; return its era."""
     state, era = _build_state(items), times.at(now)
-    version = _find_version(times, source, now)
+    version = _find_version(times, header, now)
     is_same = version == era.version
     if version is not None:  # the tenant has the dump's policies, also those since
         state = times.advance_to(state, np.full(len(items), version), now)
-    elif source.model != era.dynamics:
-        state = rebase(state, now, source.model, era.dynamics)
-    else:
-        is_same = source == era.policy
+    elif (source := _read_policy(header.policy).model) != era.dynamics:
+        state = rebase(state, now, source, era.dynamics)
     by_table: dict[str, list[Mapping[str, Any]]] = {name: [] for name in loaded_rows.TABLES}
     for row, item in enumerate(items):
         memory_id = {"memory_id": str(item.memory_id)}
@@ -274,9 +272,24 @@ def _insert(
     return era
 
 
-def _find_version(times: Timeline, source: Policy, now: float) -> int | None:
-    """Return the newest version up to now that is the dump's policy; None if the tenant never had it."""
-    return next((era.version for era in reversed(times.until(now)) if era.policy == source), None)
+def find_shift(tx: database.Transaction, tenant_id: UUID, header: DumpHeader) -> int | None:
+    """Return by how much a tenant's numbers of the dump's policies are higher; None if it never had the policy."""
+    times = memory_strength.load_timeline(tx, tenant_id)
+    version = _find_version(times, header, database.now(tx).timestamp())
+    current = next((each.version for each in header.policies if each.is_current), 0)
+    return None if version is None else version - current
+
+
+def _find_version(times: Timeline, header: DumpHeader, now: float) -> int | None:
+    """Return the version of the dump's policy: taken over from the dump, or in force now; None if there is neither."""
+    policy, era = _read_policy(header.policy), times.at(now)
+    since = next((each.effective_at for each in header.policies if each.is_current), None)
+    taken_over = (
+        known.version
+        for known in times.until(now)
+        if since is not None and abs(known.since - since) < _SAME_MOMENT_SECONDS and known.policy == policy
+    )
+    return next(taken_over, era.version if era.policy == policy else None)
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:

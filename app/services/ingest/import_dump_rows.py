@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from app import queues
-from app.domain.imports.dump import AVERAGES, MERGES
+from app.domain.imports.dump import AVERAGES, MERGES, OF_POLICY
 from app.domain.imports.items import DumpedRow, DumpHeader, FileRefused, StandingRow
 from app.services.ingest import import_dump
 from app.services.privacy import legal_holds
@@ -23,6 +23,8 @@ from app.store.jobs import jobs
 from app.store.privacy import holds
 from app.store.tiers import archive as archived_memories
 from app.store.tiers import tiers
+
+OTHER_POLICY: Final = "belongs to the dump's policy, which this tenant doesn't have"
 
 Skipped = list[tuple[int, str]]
 
@@ -79,7 +81,7 @@ def _insert_standing(
 
 
 def load_connecting(
-    tenant_id: UUID, found: Import, records: int, items: Sequence[DumpedRow], skipped: Skipped
+    tenant_id: UUID, found: Import, header: DumpHeader, records: int, items: Sequence[DumpedRow], skipped: Skipped
 ) -> dict[str, int]:
     """Insert rows that connect or describe stored memories, and record the import's progress.
 
@@ -87,6 +89,13 @@ def load_connecting(
         FileRefused: A row violates a constraint.
     """
     freed: list[UUID] = []
+    with database.tenant(tenant_id) as tx:
+        shift = import_dump.find_shift(tx, tenant_id, header)
+    if shift is None:
+        skipped += [(item.place, OTHER_POLICY) for item in items if item.table in OF_POLICY]
+        items = [item for item in items if item.table not in OF_POLICY]
+    else:
+        items = [_shift_version(item, shift) for item in items]
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
         current = imports.lock(tx, tenant_id, found.import_id)
@@ -113,6 +122,11 @@ def load_connecting(
         queues.nudge(queues.INDEX)
         queues.nudge(queues.EMBED_MEMORIES)
     return counts
+
+
+def _shift_version(item: DumpedRow, shift: int) -> DumpedRow:
+    version = item.row.get("policy_version")
+    return item._replace(row=item.row | {"policy_version": version + shift}) if isinstance(version, int) else item
 
 
 def _restore_sources(write: MemoryWrite, memory_ids: Sequence[UUID]) -> list[UUID]:

@@ -113,7 +113,7 @@ def _carry_out(tenant_id: UUID, found: Import, batch: list[Item]) -> dict[str, i
         return import_dump_rows.load_standing(tenant_id, found, header, len(batch), standing, skipped)
     rows = [item for item in batch if isinstance(item, DumpedRow)]
     if rows:
-        return import_dump_rows.load_connecting(tenant_id, found, len(batch), rows, skipped)
+        return import_dump_rows.load_connecting(tenant_id, found, header, len(batch), rows, skipped)
     memories = [item for item in batch if isinstance(item, DumpedMemory)]
     return import_dump.load_memories(tenant_id, found, header, len(batch), memories, skipped)
 

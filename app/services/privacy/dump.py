@@ -44,7 +44,12 @@ def stream_dump(tenant_id: UUID, actor: str) -> Iterator[bytes]:
         versions = dump_rows.list_policies(tx, tenant_id)
         settings = dump_rows.read_settings(tx, tenant_id)
     policies = [
-        {"body": msgspec.Raw(body.encode()), "effective_at": since, "is_current": number == era.version}
+        {
+            "version": number,
+            "body": msgspec.Raw(body.encode()),
+            "effective_at": since,
+            "is_current": number == era.version,
+        }
         | ({"author": author} if author else {})
         for number, since, body, author in versions
     ]
