@@ -80,12 +80,25 @@ def import_file(
 
     if not file.is_file():
         raise CommandFailure(f"{file}: no such file", Code.USAGE)
+    _check_log(file)
     params = given(format=format_name, map=",".join(mapping) if mapping else None, subject=subject, thread=thread)
     params |= given(time_zone=time_zone, tick_seconds=tick_seconds)
     if dry_run:
         params["dry_run"] = "true"
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         finish_import(api, _upload(api, file, params), file, dry_run=dry_run, as_json=as_json)
+
+
+def _check_log(file: Path) -> None:
+    """Refuse a SQLite database whose latest changes are still in its log.
+
+    Raises:
+        CommandFailure: There is a log with changes beside the file.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    if log.is_file() and log.stat().st_size:
+        close = f"close the program that writes it, or run: sqlite3 {file} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        raise CommandFailure(f"{log} has changes that {file} lacks: {close}", Code.USAGE)
 
 
 def finish_import(api: Api, started: dict[str, Any], file: Path, *, dry_run: bool, as_json: bool) -> None:

@@ -26,7 +26,9 @@ _ENCRYPTED: Final = 0x1
 _SMALL_BYTES: Final = 1 << 20
 """Files up to this size may have any ratio of compression."""
 _MODE_BYTES: Final = slice(18, 20)
+_LOG_MODE: Final = b"\2\2"
 _ROLLBACK_MODE: Final = b"\1\1"
+_LOG_HINT: Final = "if its latest changes are in a -wal file, close the program that writes it"
 _STEPS: Final = 1_000_000
 _STEPS_MAX: Final = 20_000
 """Maximum number of times that SQLite's virtual machine may execute `_STEPS` instructions for one file."""
@@ -210,6 +212,7 @@ def open_database(source: BinaryIO, tables: Sequence[str]) -> Iterator[sqlite3.C
     content = read_document(source)
     if not content.startswith(SQLITE_START):
         refuse("the file isn't a SQLite database")
+    has_log = content[_MODE_BYTES] == _LOG_MODE
     content = content[: _MODE_BYTES.start] + _ROLLBACK_MODE + content[_MODE_BYTES.stop :]  # a log can't be in memory
     connection = sqlite3.connect(":memory:")
     try:
@@ -219,7 +222,7 @@ def open_database(source: BinaryIO, tables: Sequence[str]) -> Iterator[sqlite3.C
         kinds = dict(connection.execute("SELECT name, type FROM sqlite_master WHERE sql NOT LIKE 'CREATE VIRTUAL%'"))
         for table in tables:
             if kinds.get(table) != "table":
-                refuse(f"the database has no table `{table}`")
+                refuse(f"the database has no table `{table}`" + (f" ({_LOG_HINT})" if has_log else ""))
         allowed = frozenset(tables)
         connection.set_authorizer(lambda *call: _authorize(allowed, *call))
         yield connection

@@ -1,29 +1,47 @@
-"""Read memories and relations of cortexgraph: JSON lines, of which the last one of an id is valid."""
+"""Read memories and relations of cortexgraph: JSON lines, of which the last one of an id is valid, or its database."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
-from app.domain.imports.containers import TOO_LONG, ZIP_START, decode_object, iterate_lines, open_archive, read_start
+import msgspec
+
+from app.domain.imports.containers import (
+    SQLITE_START,
+    TOO_LONG,
+    ZIP_START,
+    decode_object,
+    iterate_lines,
+    open_archive,
+    open_database,
+    read_start,
+)
 from app.domain.imports.items import Fault, GivenState, Item, Link, Reading, refuse
 from app.domain.imports.records import BadValue, build_memory, fit_labels, fit_metadata, name_id, number, seconds
 
 _SOURCE: Final = "cortexgraph"
 _METADATA: Final = ("promoted_to", "review_priority", "last_review_at", "review_count", "cross_domain_count")
 _KIND_MAX: Final = 64
+_ENCODED: Final = ("meta", "entities")
+"""Columns of its database that hold JSON."""
 
 
 def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the memories and relations of `memories.jsonl`, `relations.jsonl`, both in one file, or a zip of both.
+    """Yield the memories and relations of `memories.jsonl`, `relations.jsonl`, both in one file, a zip or the database.
 
     Raises:
-        FileRefused: The zip archive has no such file.
+        FileRefused: The zip archive has no such file, or the database no such tables.
     """
+    start = read_start(source)
+    if start.startswith(SQLITE_START):
+        yield from _read_database(source, reading)
+        return
     records: dict[str, tuple[int, dict[str, Any]]] = {}
     relations: dict[str, tuple[int, dict[str, Any]]] = {}
-    if read_start(source).startswith(ZIP_START):
+    if start.startswith(ZIP_START):
         with open_archive(source) as archive:
             names = archive.find("memories.jsonl", "relations.jsonl")
             if not archive.find("memories.jsonl"):
@@ -37,6 +55,35 @@ def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
         yield _read_memory(place, record, reading)
     for place, record in relations.values():
         yield _read_relation(place, record)
+
+
+def _read_database(source: BinaryIO, reading: Reading) -> Iterator[Item]:
+    with open_database(source, ("memories", "relations")) as database:
+        place = 0
+        for place, row in enumerate(database.execute("SELECT * FROM memories ORDER BY id"), start=1):
+            record = _decode_row(row)
+            yield Fault(place, record) if isinstance(record, str) else _read_memory(place, record, reading)
+        relations = database.execute("SELECT * FROM relations ORDER BY id")
+        for number_of_row, row in enumerate(relations, start=place + 1):
+            record = _decode_row(row)
+            yield Fault(number_of_row, record) if isinstance(record, str) else _read_relation(number_of_row, record)
+
+
+def _decode_row(row: sqlite3.Row) -> dict[str, Any] | str:
+    """Return a row as the JSON lines have it, or the reason why it can't be read."""
+    record = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a sqlite3.Row iterates its values
+    if not isinstance(record.get("id"), str) or not record["id"]:
+        return "id is missing"
+    texts = [value for value in record.values() if isinstance(value, str)]
+    if any("\udc80" <= character <= "\udcff" for value in texts if not value.isascii() for character in value):
+        return "the record isn't UTF-8"
+    for name in _ENCODED:
+        if isinstance(value := record.get(name), str):
+            try:
+                record[name] = msgspec.json.decode(value)
+            except (msgspec.DecodeError, RecursionError):
+                return f"{name} isn't JSON"
+    return record
 
 
 def _collect(

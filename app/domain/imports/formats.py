@@ -44,7 +44,7 @@ FORMATS: Final[dict[str, ImportFormat]] = {
     "dump": ImportFormat(dump.read, "line", "a dump of a tenant (`ebbing dump`), which `ebbing load` sends"),
     "jsonl": ImportFormat(generic.read_jsonl, "line", "JSON lines with Ebbing's fields or mapped ones", takes_map=True),
     "csv": ImportFormat(generic.read_csv, "row", "CSV with a header", takes_map=True),
-    "cortexgraph": ImportFormat(cortexgraph.read, "line", "memories.jsonl, relations.jsonl, or a zip of both"),
+    "cortexgraph": ImportFormat(cortexgraph.read, "line", "memories.jsonl, relations.jsonl, a zip, or its database"),
     "memory-decay": ImportFormat(memory_decay.read, "record", "its SQLite database"),
     "mem0": ImportFormat(mem0.read, "record", "rows of its vector store (JSON), history.db, or the plugin's export"),
     "knowledge-graph": ImportFormat(knowledge_graph.read, "line", "memory.jsonl of the reference MCP memory server"),

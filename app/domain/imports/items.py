@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 from uuid import UUID
@@ -75,17 +75,39 @@ class Memory(NamedTuple):
     state: GivenState | None = None
 
 
+class DumpedPolicy(NamedTuple):
+    """A version of a dumped tenant's policy.
+
+    Attributes:
+        version: Its number.
+        policy: The policy, as JSON.
+        effective_at: Time at which it took or takes effect, in seconds since 1970.
+        is_current: It was in force at the time of the dump.
+        author: Author of a version that no caller wrote.
+    """
+
+    version: int
+    policy: str
+    effective_at: float
+    is_current: bool
+    author: str | None
+
+
 class DumpHeader(NamedTuple):
     """The first line of a dump.
 
     Attributes:
         tenant_id: The tenant that was dumped.
         policy: Its policy then, as JSON.
+        policies: All versions of its policy, by number.
+        settings: What else belongs to the tenant as a whole, by name, as `dump.SETTINGS` lists it.
     """
 
     place: int
     tenant_id: UUID
     policy: str
+    policies: list[DumpedPolicy]
+    settings: dict[str, Any]
 
 
 class DumpedMemory(NamedTuple):
@@ -97,6 +119,9 @@ class DumpedMemory(NamedTuple):
         state: Its row in `memory_state`, anchored under the header's policy.
         score: Its row in `scores`; None if there is none.
         events: Its rows in `memory_events`, oldest first.
+        vector: The vector that the caller sent with it; None if there is none.
+        sources: Of a summary: the memories from which it was made, as far as erasures select by them, with their ids
+            and sequence numbers; sources that decay has deleted have the number 0.
     """
 
     place: int
@@ -107,10 +132,20 @@ class DumpedMemory(NamedTuple):
     state: dict[str, Any]
     score: dict[str, Any] | None
     events: list[dict[str, Any]]
+    vector: list[float] | None = None
+    sources: Sequence[tuple[UUID, int, MemoryIn]] = ()
+
+
+class StandingRow(NamedTuple):
+    """A row about the tenant that must be in force before its memories are stored, by table."""
+
+    place: int
+    table: str
+    row: dict[str, Any]
 
 
 class DumpedRow(NamedTuple):
-    """A row that connects two memories of a dump, or a memory and its former id, by table."""
+    """A row that connects memories of a dump, or describes one of them, by table."""
 
     place: int
     table: str
@@ -134,7 +169,7 @@ class Fault(NamedTuple):
     reason: str
 
 
-Item: TypeAlias = Memory | Link | Fault | DumpHeader | DumpedMemory | DumpedRow
+Item: TypeAlias = Memory | Link | Fault | DumpHeader | DumpedMemory | StandingRow | DumpedRow
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 _TickSeconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
 

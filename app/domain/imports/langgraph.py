@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -22,12 +24,15 @@ from app.domain.imports.items import Fault, Item, Reading, refuse
 from app.domain.imports.records import BadValue, build_memory, fit_metadata, name_id, parse_moment
 
 _COLUMNS: Final = ("prefix", "key", "value", "created_at", "updated_at", "expires_at")
-_TEXTS: Final = ("text", "content", "data", "memory")
+_TEXTS: Final = (("text",), ("content",), ("data",), ("memory",), ("content", "content"))
+"""Paths at which the text is looked for; LangMem writes `{"kind": …, "content": {"content": …}}`."""
 _CSV_START: Final = b"prefix,"
 
 
 def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the rows of the table; the text is at `map`'s path `text`, or the value's text, content, data or memory.
+    """Yield the rows of the table; the text is at `map`'s path `text`, or at the first of the usual ones.
+
+    SQLite's times have no offset, and are in UTC unless the options name a time zone.
 
     Raises:
         FileRefused: The file has no such table.
@@ -39,8 +44,9 @@ def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
             if not {"prefix", "key", "value"} <= found:
                 refuse("the table `store` isn't LangGraph's")
             names = ", ".join(name for name in _COLUMNS if name in found)
+            utc = reading if reading.zone else replace(reading, zone=ZoneInfo("UTC"))  # CURRENT_TIMESTAMP of SQLite
             for place, row in enumerate(database.execute(f"SELECT {names} FROM store"), start=1):  # noqa: S608
-                yield _read_row(place, dict(row), reading)
+                yield _read_row(place, dict(row), utc)
     elif start.lower().startswith(_CSV_START):
         rows = csv.DictReader(line.decode("utf-8", "surrogateescape") for _, line in iterate_csv_lines(source))
         for row in rows:
@@ -72,10 +78,11 @@ def _read_row(place: int, row: Mapping[str, Any], reading: Reading) -> Item:
     if expires_at is not None and expires_at.timestamp() <= reading.now:
         return Fault(place, "had expired in LangGraph")
     path = reading.options.map.get("text")
-    keys = path.removeprefix("value.").split(".") if path else next(([key] for key in _TEXTS if key in value), ["text"])
-    text, rest = _take(value, keys)
+    paths = (tuple(path.removeprefix("value.").split(".")),) if path else _TEXTS
+    taken = (_take(value, keys) for keys in paths)
+    text, rest = next(((text, rest) for text, rest in taken if isinstance(text, str)), (None, value))
     fields = {
-        "text": text if isinstance(text, str) else None,
+        "text": text,
         "occurred_at": occurred_at,
         "expires_at": expires_at,
         "metadata": fit_metadata(rest | {"namespace": prefix}),
@@ -84,7 +91,7 @@ def _read_row(place: int, row: Mapping[str, Any], reading: Reading) -> Item:
     return build_memory(place, fields, reading, None)
 
 
-def _take(value: dict[str, Any], keys: list[str]) -> tuple[Any, dict[str, Any]]:
+def _take(value: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
     """Return the value at a path, and the object without it."""
     if len(keys) == 1:
         return value.get(keys[0]), {key: each for key, each in value.items() if key != keys[0]}
@@ -92,4 +99,4 @@ def _take(value: dict[str, Any], keys: list[str]) -> tuple[Any, dict[str, Any]]:
     if not isinstance(inner, dict):
         return None, value
     found, rest = _take(inner, keys[1:])
-    return found, value | {keys[0]: rest}
+    return found, {key: each for key, each in value.items() if key != keys[0]} | ({keys[0]: rest} if rest else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, Final
 
 from app.domain.imports.containers import (
@@ -25,6 +25,8 @@ from app.domain.ingest.roles import read_message_role
 
 _SOURCE: Final = "mem0"
 _LISTS: Final = ("results", "memories", "points")
+_ANSWER: Final = "result"
+"""Key of the object with the points in Qdrant's answer to a scroll."""
 _DROPPED: Final = frozenset(("text_lemmatized", "hash", "score", "vector", "structured_attributes"))
 _HEADER_LINE: Final = re.compile(r"[A-Za-z_]\w*:( |$)")
 _EXPIRED: Final = "had expired in mem0"
@@ -54,12 +56,14 @@ def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
 
 def _read_object_or_lines(source: BinaryIO, reading: Reading) -> Iterator[Item]:
     first = next((line for _, line in iterate_lines(source)), None)
-    is_row = first is not None and isinstance(row := decode_object(first), dict) and not set(_LISTS) & row.keys()
+    is_row = first is not None and isinstance(row := decode_object(first), dict) and not {*_LISTS, _ANSWER} & row.keys()
     if is_row:
         for number, line in iterate_lines(source):
             yield Fault(number, TOO_LONG) if line is None else _read_row(number, line, reading)
         return
     values = split_object(read_document(source))
+    if _ANSWER in values and not set(_LISTS) & values.keys():
+        values = split_object(bytes(values[_ANSWER]))
     rows = next((values[name] for name in _LISTS if name in values), None)
     if rows is None:
         refuse("the file has no list of memories (`results`)")
@@ -113,9 +117,13 @@ def _build(place: int, identifier: object, text: object, values: dict[str, Any],
 
 
 def _expiry(value: object, reading: Reading) -> datetime | None:
-    """Return the time of expiry; a date without a time means its first moment in UTC."""
-    is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
-    return datetime.fromisoformat(str(value)).replace(tzinfo=UTC) if is_date else parse_moment(value, reading)
+    """Return the time of expiry; a date without a time is the last day in UTC on which mem0 returns the memory."""
+    if not isinstance(value, str) or re.fullmatch(r"\d{4}-\d{2}-\d{2}", value) is None:
+        return parse_moment(value, reading)
+    try:
+        return datetime.fromisoformat(value).replace(tzinfo=UTC) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise BadValue("must be a date such as 2026-11-20") from None
 
 
 def _read_history(source: BinaryIO, reading: Reading) -> Iterator[Item]:

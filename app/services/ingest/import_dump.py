@@ -1,13 +1,15 @@
 """Load a dump: memories keep their ids, times, history and strength; what was erased since isn't loaded.
 
 A batch is one transaction with the import's position. In the installation that wrote the dump, its tombstones and its
-ledger of erasures say what was erased since; elsewhere the caller has to accept that nobody knows.
+ledger of erasures say what was erased since; elsewhere the caller has to accept that nobody knows. Memories that were
+archived or in cold storage are archived at once; `import_dump_rows` has the rows beside the memories.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,15 +20,19 @@ import numpy as np
 from app import metrics, queues
 from app.domain.dynamics import state as states
 from app.domain.dynamics.profiles import rebase
-from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State
-from app.domain.dynamics.timeline import Era
-from app.domain.imports.items import DumpedMemory, DumpedRow, DumpHeader, FileRefused
+from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.imports.items import DumpedMemory, DumpedPolicy, DumpHeader, FileRefused
+from app.domain.ingest.memory import MemoryIn
 from app.domain.policy.policy import Policy
-from app.domain.privacy.late_arrivals import is_buried, matches_scope
+from app.domain.privacy.late_arrivals import Tombstone, is_buried, matches_scope
+from app.domain.privacy.legal_hold import Scope
+from app.services.ingest import upsert_by_external_id
 from app.services.security import audit
-from app.services.storage.memory_write import memory_write
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import memory_strength
+from app.services.tiers import archive
+from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database
 from app.store.enrichment import work_queue
 from app.store.erasure import requests, tombstones
@@ -34,6 +40,7 @@ from app.store.ingest import imports, loaded_rows
 from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
 from app.store.tenants import policies
+from app.store.tiers import tiers
 
 ELSEWHERE: Final = (
     "the dump is from another installation: remove the subjects that were erased there since, and accept this (accept)"
@@ -42,9 +49,11 @@ DELETED: Final = "the dump's tenant was deleted in this installation"
 NO_PROFILE: Final = "the dump's policy can't be read here: it needs another version or a custom profile"
 ERASED: Final = "was erased after the dump, or an erasure covers it"
 NAMED: Final = "another memory has its external_id"
-UNCONNECTED: Final = "it connects memories that aren't stored, or exists already"
+DERIVED: Final = "was summarised from a memory that was erased after the dump, or that an erasure covers"
 EXPIRED: Final = "expires_at has passed"
 _KEY_BYTES: Final = 32
+_SAME_MOMENT_SECONDS: Final = 1e-3
+_LOWER: Final = ("archived", "cold")
 _INPUTS: Final = ("kind", "salience", "multiplier", "pace", "access_count")
 _MOMENTS: Final = ("created_at", "accessed_at")
 _ANCHOR: Final = ("anchored_at", "level", "retrieval", "stability")
@@ -69,11 +78,31 @@ def check_header(tenant_id: UUID, header: DumpHeader, actor: str, *, accept: boo
         return
     with database.tenant(tenant_id) as tx:
         policies.lock(tx, tenant_id)
-        if loaded_rows.is_untouched(tx, tenant_id) and policies.read_current(tx, tenant_id) != policy:
-            versions = policies.list_versions(tx, tenant_id)
-            number = max((version for version, *_ in versions), default=0) + 1
-            policies.add(tx, tenant_id, number, policy)
-            audit.append(tx, tenant_id, "policy_set", actor, details={"version": number})
+        if loaded_rows.is_untouched(tx, tenant_id):
+            _take_over(tx, tenant_id, header, policy, actor)
+
+
+def _take_over(tx: database.Transaction, tenant_id: UUID, header: DumpHeader, policy: Policy, actor: str) -> None:
+    """Give an untouched tenant the dump's policies, earlier and scheduled ones included, and its settings.
+
+    Raises:
+        FileRefused: A policy can't be read, or a setting is invalid.
+    """
+    number = max((version for version, *_ in policies.list_versions(tx, tenant_id)), default=0)
+    is_known = policies.read_current(tx, tenant_id) == policy and len(header.policies) <= 1
+    now = database.now(tx).timestamp()
+    alone = DumpedPolicy(1, header.policy, now, is_current=True, author=None)
+    given = [] if is_known else header.policies or [alone]
+    for version in given:
+        number += 1
+        effective_at = datetime.fromtimestamp(version.effective_at, UTC)
+        author: policies.Author | None = "learned" if version.author == "learned" else None
+        policies.add(tx, tenant_id, number, _read_policy(version.policy), effective_at, author)
+        audit.append(tx, tenant_id, "policy_set", actor, details={"version": number})
+    try:
+        loaded_rows.write_settings(tx, tenant_id, header.settings)
+    except RowsRefused as refused:
+        raise FileRefused(str(refused)) from None
 
 
 def _read_policy(body: str) -> Policy:
@@ -94,45 +123,19 @@ def load_memories(
         FileRefused: A row violates a constraint.
     """
     erased = _find_erased(header.tenant_id, items)
-    source = _read_policy(header.policy).model
+    if any(item.vector for item in items):
+        upsert_by_external_id.ensure_space(tenant_id)
+    basis = archive.current_basis(tenant_id)
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
         now = database.now(tx)
         current = imports.lock(tx, tenant_id, found.import_id)
         if current is None or current.status != "running" or current.position != found.position:
             return {}
-        stored = loaded_rows.find_stored(tx, tenant_id, [item.memory_id for item in items])
-        names = loaded_rows.find_names(
-            tx, tenant_id, [item.given.external_id for item in items if item.given.external_id]
-        )
-        scopes = requests.coming(tx, tenant_id).scopes.values()
-        chosen: dict[UUID, DumpedMemory] = {}
-        unchanged = 0
-        for item in items:
-            reason = None
-            if item.memory_id in stored or item.memory_id in chosen:
-                unchanged += 1
-                continue
-            if item.memory_id in erased or any(
-                matches_scope(scope, item.given, _accepted_ms(item)) for scope in scopes
-            ):
-                reason = ERASED
-            elif item.given.external_id in names:
-                reason = NAMED
-            elif item.given.expires_at is not None and item.given.expires_at <= now:
-                reason = EXPIRED
-            if reason is not None:
-                skipped.append((item.place, reason))
-                continue
-            chosen[item.memory_id] = item
+        chosen, unchanged = _choose(tx, tenant_id, items, erased, now, skipped)
         counts = {"stored": len(chosen), "unchanged": unchanged, "skipped": len(skipped)}
         if chosen and not found.dry_run:
-            era = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp())
-            loaded = list(chosen.values())
-            _insert(tx, tenant_id, loaded, source, era, now.timestamp())
-            write.measure_inserted(list(chosen))
-            write.queue([work_queue.INDEX, work_queue.EMBED], list(chosen))
-            write.queue([work_queue.SCORE], [item.memory_id for item in loaded if item.state.get("salience") is None])
+            _store(write, chosen, header, now.timestamp(), basis)
         counts = {name: number for name, number in counts.items() if number}
         imports.record_progress(tx, tenant_id, current, records=records, counts=counts, skipped=sorted(skipped))
     if counts.get("stored") and not found.dry_run:
@@ -142,36 +145,120 @@ def load_memories(
     return counts
 
 
+def _choose(
+    tx: database.Transaction,
+    tenant_id: UUID,
+    items: Sequence[DumpedMemory],
+    erased: AbstractSet[UUID],
+    now: datetime,
+    skipped: Skipped,
+) -> tuple[list[DumpedMemory], int]:
+    """Return the memories to insert, and the number of those that exist; add the others to `skipped`."""
+    stored = loaded_rows.find_stored(tx, tenant_id, [item.memory_id for item in items])
+    names = loaded_rows.find_names(tx, tenant_id, [item.given.external_id for item in items if item.given.external_id])
+    scopes = list(requests.coming(tx, tenant_id).scopes.values())
+    chosen: dict[UUID, DumpedMemory] = {}
+    unchanged = 0
+    for item in items:
+        if item.memory_id in stored or item.memory_id in chosen:
+            unchanged += 1
+        elif (reason := _find_reason(item, erased, scopes, names, now)) is not None:
+            skipped.append((item.place, reason))
+        else:
+            chosen[item.memory_id] = item
+    return list(chosen.values()), unchanged
+
+
+def _find_reason(
+    item: DumpedMemory, erased: AbstractSet[UUID], scopes: Sequence[Scope], names: AbstractSet[str], now: datetime
+) -> str | None:
+    """Return why a memory isn't loaded, or None."""
+    accepted_ms = _accepted_ms(item)
+    if item.memory_id in erased or any(matches_scope(scope, item.given, accepted_ms) for scope in scopes):
+        return ERASED
+    for source_id, _, given in item.sources:
+        if source_id in erased or any(matches_scope(scope, given, accepted_ms) for scope in scopes):
+            return DERIVED
+    if item.given.external_id in names:
+        return NAMED
+    is_expired = item.given.expires_at is not None and item.given.expires_at <= now
+    return EXPIRED if is_expired else None
+
+
+def _store(
+    write: MemoryWrite, loaded: Sequence[DumpedMemory], header: DumpHeader, now: float, basis: ChosenBasis | None
+) -> None:
+    """Insert memories, and archive at once those that were archived or in cold storage."""
+    tx, tenant_id = write.tx, write.tenant_id
+    era = _insert(tx, tenant_id, loaded, header, memory_strength.load_timeline(tx, tenant_id), now)
+    ids = {item.memory_id for item in loaded}
+    write.measure_inserted(ids)
+    vectors = {item.memory_id: item.vector for item in loaded if item.vector}
+    versions = {item.memory_id: int(item.memory.get("text_version") or 1) for item in loaded}
+    embedded = upsert_by_external_id.write_vectors(tx, tenant_id, versions, vectors)
+    archived = sorted(item.memory_id for item in loaded if item.state.get("tier") in _LOWER)
+    if archived:
+        archive.deindex(tx, tenant_id, archived, era.policy, basis)
+        tiers.write(tx, tenant_id, archived, "archived")
+    active = ids.difference(archived)
+    write.queue([work_queue.INDEX], active)
+    write.queue([work_queue.EMBED], active - embedded)
+    write.queue([work_queue.SCORE], [item.memory_id for item in loaded if item.state.get("salience") is None])
+
+
 def _accepted_ms(item: DumpedMemory) -> int:
     return int(datetime.fromisoformat(str(item.memory["created_at"])).timestamp() * 1000)
 
 
 def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
-    """Return the memories that were erased from the dump's tenant, if it is in this installation."""
+    """Return the memories, sources of summaries included, that were erased from the dump's tenant if it is here."""
+    known = {item.memory_id: (item.seq, item.given) for item in items}
+    known |= {memory_id: (seq, given) for item in items for memory_id, seq, given in item.sources}
     with database.tenant(source_id) as tx:
-        erased = loaded_rows.find_erased(tx, source_id, [item.memory_id for item in items])
-        graves = tombstones.since(tx, source_id, 0)
-        key = tombstones.digest_key(tx, source_id, os.urandom(_KEY_BYTES)) if graves else b""
-    return erased | {item.memory_id for item in items if graves and is_buried(graves, key, item.given, item.seq)}
+        erased = loaded_rows.find_erased(tx, source_id, list(known))
+        graves, key = _read_graves(tx, source_id)
+    return erased | {memory_id for memory_id, (seq, given) in known.items() if is_buried(graves, key, given, seq)}
+
+
+def _read_graves(tx: database.Transaction, source_id: UUID) -> tuple[list[Tombstone], bytes]:
+    graves = tombstones.since(tx, source_id, 0)
+    return graves, tombstones.digest_key(tx, source_id, os.urandom(_KEY_BYTES)) if graves else b""
+
+
+def find_buried(source_id: UUID, rows: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Return for each row whether its subject or thread was erased from the dump's tenant, if it is here."""
+    with database.tenant(source_id) as tx:
+        graves, key = _read_graves(tx, source_id)
+    return [is_buried(graves, key, MemoryIn("-", _name(row, "subject"), _name(row, "thread")), 0) for row in rows]
+
+
+def _name(row: Mapping[str, Any], field: str) -> str | None:
+    value = row.get(field)
+    return value if isinstance(value, str) else None
 
 
 def _insert(
     tx: database.Transaction,
     tenant_id: UUID,
     items: Sequence[DumpedMemory],
-    source: Dynamics,
-    era: Era,
+    header: DumpHeader,
+    times: Timeline,
     now: float,
-) -> None:
-    state = _build_state(items)
-    if source != era.dynamics:
+) -> Era:
+    """Insert the rows, anchored under the policy in force; return its era."""
+    state, era = _build_state(items), times.at(now)
+    version = _find_version(times, header, now)
+    is_same = version == era.version
+    if version is not None:  # the tenant has the dump's policies, also those since
+        state = times.advance_to(state, np.full(len(items), version), now)
+    elif (source := _read_policy(header.policy).model) != era.dynamics:
         state = rebase(state, now, source, era.dynamics)
     by_table: dict[str, list[Mapping[str, Any]]] = {name: [] for name in loaded_rows.TABLES}
     for row, item in enumerate(items):
         memory_id = {"memory_id": str(item.memory_id)}
         anchor: dict[str, Any] = {name: float(getattr(state, name)[row]) for name in _ANCHOR}
         anchor["anchored_at"] = datetime.fromtimestamp(anchor["anchored_at"], UTC).isoformat()
-        fresh = {"tier": "active", "policy_version": era.version, "next_due_at": "-infinity"}
+        fresh = {"tier": "active", "policy_version": era.version} | ({} if is_same else {"next_due_at": "-infinity"})
         by_table["memories"].append(item.memory | memory_id)
         by_table["memory_state"].append(item.state | memory_id | anchor | fresh)
         if item.score is not None:
@@ -182,6 +269,27 @@ def _insert(
             loaded_rows.insert_rows(tx, tenant_id, table, rows)
     except RowsRefused as refused:
         raise FileRefused(str(refused)) from None
+    return era
+
+
+def find_shift(tx: database.Transaction, tenant_id: UUID, header: DumpHeader) -> int | None:
+    """Return by how much a tenant's numbers of the dump's policies are higher; None if it never had the policy."""
+    times = memory_strength.load_timeline(tx, tenant_id)
+    version = _find_version(times, header, database.now(tx).timestamp())
+    current = next((each.version for each in header.policies if each.is_current), 0)
+    return None if version is None else version - current
+
+
+def _find_version(times: Timeline, header: DumpHeader, now: float) -> int | None:
+    """Return the version of the dump's policy: taken over from the dump, or in force now; None if there is neither."""
+    policy, era = _read_policy(header.policy), times.at(now)
+    since = next((each.effective_at for each in header.policies if each.is_current), None)
+    taken_over = (
+        known.version
+        for known in times.until(now)
+        if since is not None and abs(known.since - since) < _SAME_MOMENT_SECONDS and known.policy == policy
+    )
+    return next(taken_over, era.version if era.policy == policy else None)
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:
@@ -196,31 +304,3 @@ def _build_state(items: Sequence[DumpedMemory]) -> State:
 
     columns = {name: numbers(name) for name in (*_INPUTS, *_ANCHOR)} | {name: moments(name) for name in _MOMENTS}
     return replace(states.new(columns["created_at"]), **columns)
-
-
-def load_connecting(
-    tenant_id: UUID, found: Import, records: int, items: Sequence[DumpedRow], skipped: Skipped
-) -> dict[str, int]:
-    """Insert rows that connect stored memories, and record the import's progress.
-
-    Raises:
-        FileRefused: A row violates a constraint.
-    """
-    with database.tenant(tenant_id) as tx:
-        current = imports.lock(tx, tenant_id, found.import_id)
-        if current is None or current.status != "running" or current.position != found.position:
-            return {}
-        inserted = 0
-        by_table: dict[str, list[dict[str, Any]]] = {}
-        for item in items:
-            by_table.setdefault(item.table, []).append(item.row)
-        if not found.dry_run:
-            try:
-                for table, rows in by_table.items():
-                    inserted += loaded_rows.insert_connecting(tx, tenant_id, table, rows)
-            except RowsRefused as refused:
-                raise FileRefused(str(refused)) from None
-        counts = {"links": len(items) if found.dry_run else inserted, "skipped": len(skipped)}
-        counts = {name: number for name, number in counts.items() if number}
-        imports.record_progress(tx, tenant_id, current, records=records, counts=counts, skipped=sorted(skipped))
-    return counts

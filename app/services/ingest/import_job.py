@@ -15,10 +15,19 @@ from uuid import UUID
 
 from app import failpoints
 from app.clients.object_store import StoreFailed
-from app.domain.imports.items import RECORDS_MAX, DumpedMemory, DumpedRow, DumpHeader, Fault, FileRefused, Item
+from app.domain.imports.items import (
+    RECORDS_MAX,
+    DumpedMemory,
+    DumpedRow,
+    DumpHeader,
+    Fault,
+    FileRefused,
+    Item,
+    StandingRow,
+)
 from app.domain.jobs import Job, Step
 from app.domain.tiers.cold_segment import DamagedSegment
-from app.services.ingest import import_batch, import_dump, import_requests
+from app.services.ingest import import_batch, import_dump, import_dump_rows, import_requests
 from app.services.privacy import import_files
 from app.store.core import database
 from app.store.ingest import imports
@@ -73,15 +82,21 @@ def run_job_slice(job: Job) -> Step:
         if batch is None or not _fits(found, batch):
             return _fail(tenant_id, found, done, counts, LOST if batch is None else TOO_MANY)
         if not batch:
-            _close_reader()
-            import_files.end_imports(tenant_id, [import_id], "done")
-            return Step(done, {}, finished=True, counts=counts)
+            return _end(tenant_id, found, done, counts)
         for name, number in outcome.items():
             counts[name] = counts.get(name, 0) + number
         failpoints.trigger("import.after_batch")
         done += len(batch)
         if time.monotonic() >= deadline:
             return Step(done, {}, finished=False, counts=counts)
+
+
+def _end(tenant_id: UUID, found: Import, done: int, counts: dict[str, int]) -> Step:
+    _close_reader()
+    if found.format == "dump" and not found.dry_run:
+        import_dump_rows.start_moves(tenant_id)
+    import_files.end_imports(tenant_id, [found.import_id], "done")
+    return Step(done, {}, finished=True, counts=counts)
 
 
 def _fits(found: Import, batch: list[Item]) -> bool:
@@ -93,9 +108,12 @@ def _carry_out(tenant_id: UUID, found: Import, batch: list[Item]) -> dict[str, i
     if header is None:
         return import_batch.carry_out(tenant_id, found, batch)
     skipped = [(item.place, item.reason) for item in batch if isinstance(item, Fault)]
+    standing = [item for item in batch if isinstance(item, StandingRow)]
+    if standing:
+        return import_dump_rows.load_standing(tenant_id, found, header, len(batch), standing, skipped)
     rows = [item for item in batch if isinstance(item, DumpedRow)]
     if rows:
-        return import_dump.load_connecting(tenant_id, found, len(batch), rows, skipped)
+        return import_dump_rows.load_connecting(tenant_id, found, header, len(batch), rows, skipped)
     memories = [item for item in batch if isinstance(item, DumpedMemory)]
     return import_dump.load_memories(tenant_id, found, header, len(batch), memories, skipped)
 

@@ -66,7 +66,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
     """
     by_base = {arrival.base: arrival for arrival in careful}
     if any(memory.embedding is not None for arrival in careful for memory in arrival.memories):
-        _ensure_space(tenant_id)
+        ensure_space(tenant_id)
     with memory_write(tenant_id, "content") as write:
         tx = write.tx
         new_bases = envelopes.insert_fresh(
@@ -108,7 +108,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
             for row in latest.values()
             if row.given.embedding is not None
         }
-        embedded = _write_vectors(tx, tenant_id, written.versions, vectors)
+        embedded = write_vectors(tx, tenant_id, written.versions, vectors)
         stored_ids = _stored_ids(rows, latest, written.aliases)
         supersessions.reject_cross_subject(tx, tenant_id, updated)
         corrections.refresh_corrections(tx, tenant_id, updated)
@@ -226,7 +226,7 @@ def _superseded_names(given: Sequence[NewMemory], stored_ids: Sequence[UUID]) ->
     return names_by_id
 
 
-def _ensure_space(tenant_id: UUID) -> None:
+def ensure_space(tenant_id: UUID) -> None:
     """Assign the tenant an embedding space, which may require querying the provider for the model's dimensions."""
     try:
         spaces.ensure_spaces(tenant_id)
@@ -234,7 +234,7 @@ def _ensure_space(tenant_id: UUID) -> None:
         log.warning("no_embedding_space", tenant=str(tenant_id), error=type(error).__name__)
 
 
-def _write_vectors(
+def write_vectors(
     tx: database.Transaction, tenant_id: UUID, versions: Mapping[UUID, int], vectors: Mapping[UUID, list[float]]
 ) -> set[UUID]:
     """Write callers' vectors to the tenant's search space.

@@ -1,13 +1,13 @@
-"""Dump a tenant: its policy, and its memories with state, scores, history, links and supersessions, as JSON lines.
+"""Dump a tenant as JSON lines: its policies, holds, and its memories with state, history, links, merges and reviews.
 
 The lines are read page by page, each in a transaction of its own. Strengths are those at the time of the dump: states
-are advanced to the policy in force. Texts in cold storage are decrypted; memories are active in a dump, and their
-tiers are decided again where it is loaded.
+are advanced to the policy in force. Texts in cold storage are decrypted. `dump.PLACES` says for each table whether its
+rows are dumped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from app.domain.dynamics.timeline import Timeline
-from app.domain.imports.dump import CONNECTING, FORMAT
+from app.domain.imports.dump import AVERAGES, CONNECTING, FORMAT, MERGES, STANDING
 from app.domain.privacy.export import in_record
 from app.services.security import audit, encryption_keys
 from app.services.strength import memory_strength
@@ -41,13 +41,30 @@ def stream_dump(tenant_id: UUID, actor: str) -> Iterator[bytes]:
         now = database.now(tx)
         era = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp())
         audit.append(tx, tenant_id, "tenant_dumped", actor)
+        versions = dump_rows.list_policies(tx, tenant_id)
+        settings = dump_rows.read_settings(tx, tenant_id)
+    policies = [
+        {
+            "version": number,
+            "body": msgspec.Raw(body.encode()),
+            "effective_at": since,
+            "is_current": number == era.version,
+        }
+        | ({"author": author} if author else {})
+        for number, since, body, author in versions
+    ]
     policy = msgspec.Raw(era.policy.dump_stored().encode())
-    header = {"format": FORMAT, "tenant_id": tenant_id, "dumped_at": now, "policy": policy}
+    header = {"format": FORMAT, "tenant_id": tenant_id, "dumped_at": now, "policy": policy, "policies": policies}
+    header["settings"] = settings
     return _lines(tenant_id, header, now.timestamp())
 
 
 def _lines(tenant_id: UUID, header: dict[str, Any], now: float) -> Iterator[bytes]:
     yield msgspec.json.encode(header) + b"\n"
+    for table in (*STANDING, AVERAGES):
+        with database.tenant(tenant_id) as tx:
+            standing = dump_rows.list_standing(tx, tenant_id, table)
+        yield _rows(table, standing)
     memories, damaged = 0, 0
     for page, times in _pages(tenant_id):
         lines, unreadable = _encode(tenant_id, page, times, now)
@@ -57,8 +74,24 @@ def _lines(tenant_id: UUID, header: dict[str, Any], now: float) -> Iterator[byte
         for page, _ in _pages(tenant_id):
             with database.tenant(tenant_id) as tx:
                 rows = dump_rows.list_connecting(tx, tenant_id, table, [memory.memory_id for memory in page])
-            yield b"".join(msgspec.json.encode({"table": table, "row": row}) + b"\n" for row in rows)
+            yield _rows(table, rows)
+    yield from _merges(tenant_id)
     yield msgspec.json.encode({"end": {"memories": memories, "damaged": damaged}}) + b"\n"
+
+
+def _rows(table: str, rows: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(msgspec.json.encode({"table": table, "row": row}) + b"\n" for row in rows)
+
+
+def _merges(tenant_id: UUID) -> Iterator[bytes]:
+    after = NIL
+    while True:
+        with database.tenant(tenant_id) as tx:
+            page = dump_rows.list_merges(tx, tenant_id, after, ROWS)
+        if not page:
+            return
+        yield _rows(MERGES, [row for _, row in page])
+        after = page[-1][0]
 
 
 def _pages(tenant_id: UUID) -> Iterator[tuple[list[DumpedRows], Timeline]]:
@@ -91,6 +124,12 @@ def _encode(tenant_id: UUID, page: list[DumpedRows], times: Timeline, now: float
         row = rows[memory.memory_id]
         anchor = {name: float(np.asarray(getattr(anchors, name))[row]) for name in _ANCHOR}
         fields = memory.memory | (in_record(bodies[memory.memory_id]) if memory.memory_id in bodies else {})
-        line = {"memory": fields, "state": memory.state | anchor, "score": memory.score, "events": memory.events}
-        lines.append(msgspec.json.encode(line) + b"\n")
+        line: dict[str, Any] = {
+            "memory": fields,
+            "state": memory.state | anchor,
+            "score": memory.score,
+            "events": memory.events,
+        }
+        more = {"vector": memory.vector, "sources": memory.sources}
+        lines.append(msgspec.json.encode(line | {name: value for name, value in more.items() if value}) + b"\n")
     return lines, len(damaged)

@@ -1,7 +1,8 @@
-"""Compute archived vectors again whose PCA basis is missing or unusable, from the memories' texts.
+"""Compute archived vectors again that are missing, or whose PCA basis is missing or unusable, from the memories' texts.
 
-A basis can be lost by a fault, by a partial restore, or by an erasure that deleted a shared basis while the tenant's
-vectors of a former embedding space still used it. Until they are repaired, the memories are found only by their words.
+Memories without a vector were archived before they were embedded, such as by the load of a dump. A basis can be lost by
+a fault, by a partial restore, or by an erasure that deleted a shared basis while the tenant's vectors of a former
+embedding space still used it. Until they are repaired, the memories are found only by their words.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def run_slice(tenant_id: UUID, state: dict[str, Any], until: float) -> Repaired:
         state: State returned by the previous slice; empty at first.
         until: Deadline by the monotonic clock; at least one batch is processed.
     """
-    basis_ids = state.get("bases") or sorted({group.basis_id for group in list_broken(tenant_id) if group.basis_id})
+    basis_ids = state.get("bases") or _list_bases(tenant_id)
     after, limit, repaired = UUID(state.get("after", NIL.hex)), int(state.get("rows", ROWS)), 0
     while basis_ids:
         with database.tenant(tenant_id) as tx:
@@ -101,6 +102,13 @@ def run_slice(tenant_id: UUID, state: dict[str, Any], until: float) -> Repaired:
         if time.monotonic() >= until:
             return _end(Repaired({"bases": basis_ids, "after": after.hex, "rows": limit}, repaired))
     return _end(Repaired(None, repaired))
+
+
+def _list_bases(tenant_id: UUID) -> list[int]:
+    with database.tenant(tenant_id) as tx:
+        lacks_some = archive.lacks_vectors(tx, tenant_id)
+    broken = sorted({group.basis_id for group in list_broken(tenant_id) if group.basis_id})
+    return [*broken, *([archive.NO_VECTOR] if lacks_some else [])]
 
 
 def _end(result: Repaired) -> Repaired:

@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 from sqlalchemy import Connection, text
 
-from app.domain.imports.dump import CONNECTING
+from app.domain.imports.dump import CONNECTING, SETTINGS
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 
 TABLES: Final = ("memories", "memory_state", "scores", "memory_events")
@@ -63,6 +63,93 @@ ON CONFLICT DO NOTHING
     return _execute(tx, statement, {"tenant": tenant_id, "rows": msgspec.json.encode(rows).decode()}, table)
 
 
+def insert_standing(tx: Connection, tenant_id: UUID, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert rows of the tenant itself that don't exist yet. Return the number of inserted rows.
+
+    Raises:
+        RowsRefused: A row violates a constraint.
+    """
+    names = ", ".join(sorted(set.intersection(_columns(tx, table), *(row.keys() for row in rows)) - {"tenant_id"}))
+    statement = f"""
+INSERT INTO {table} (tenant_id, {names})
+SELECT %(tenant)s, {names} FROM jsonb_populate_recordset(NULL::{table}, %(rows)s::text::jsonb) AS given
+ON CONFLICT DO NOTHING
+"""  # noqa: S608 - names of the catalogue
+    return _execute(tx, statement, {"tenant": tenant_id, "rows": msgspec.json.encode(rows).decode()}, table)
+
+
+def insert_merges(tx: Connection, tenant_id: UUID, rows: Sequence[Mapping[str, Any]]) -> tuple[int, list[UUID]]:
+    """Insert merges with their lineage, unless their summary isn't stored.
+
+    Returns:
+        The number of inserted merges, and the sources of done merges whose summary isn't stored.
+
+    Raises:
+        RowsRefused: A row violates a constraint.
+    """
+    named = [row["summary_id"] for row in rows if row.get("summary_id") is not None]
+    try:
+        stored = find_stored(tx, tenant_id, [UUID(str(summary_id)) for summary_id in named])
+        lost = [row for row in rows if row.get("summary_id") is not None and UUID(row["summary_id"]) not in stored]
+        freed = [
+            UUID(ancestor["memory_id"])
+            for row in lost
+            for ancestor in row["lineage"]
+            if row.get("status") == "done" and ancestor.get("part") == "source"
+        ]
+        kept = [row for row in rows if row not in lost]
+        lineage = [ancestor | {"merge_id": row["merge_id"]} for row in kept for ancestor in row["lineage"]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RowsRefused("a row of merges lacks a column") from None
+    inserted = insert_standing(tx, tenant_id, "merges", kept) if kept else 0
+    if lineage:
+        insert_standing(tx, tenant_id, "lineage", lineage)
+    return inserted, freed
+
+
+def write_settings(tx: Connection, tenant_id: UUID, settings: Mapping[str, Any]) -> None:
+    """Take over what a dump's header says about its tenant as a whole.
+
+    Raises:
+        RowsRefused: A value violates a constraint.
+    """
+    values: dict[str, Any] = {name: msgspec.json.encode(settings.get(name)).decode() for name in SETTINGS}
+    for statement in _SETTINGS:
+        _execute(tx, statement, values | {"id": tenant_id}, "settings")
+
+
+_SETTINGS: Final = (
+    """
+UPDATE tenants SET
+  defaults = least(tenants.defaults, coalesce(given.defaults, tenants.defaults)),
+  keep_calibration = coalesce(given.keep_calibration, tenants.keep_calibration),
+  learned_rates = coalesce(given.learned_rates, tenants.learned_rates)
+FROM jsonb_to_record(coalesce(nullif(%(tenant)s::text::jsonb, 'null'), '{}')) AS given (
+  defaults smallint, keep_calibration jsonb, learned_rates jsonb)
+WHERE tenant_id = %(id)s
+""",
+    """
+INSERT INTO schedules (schedule_id, tenant_id, task, paused, next_run_at, last_date)
+SELECT gen_random_uuid(), %(id)s, task, true, next_run_at, last_date
+FROM jsonb_to_recordset(coalesce(nullif(%(paused)s::text::jsonb, 'null'), '[]')) AS given (
+  task text, next_run_at timestamptz, last_date date)
+ON CONFLICT (tenant_id, task) DO UPDATE SET paused = true
+""",
+    """
+INSERT INTO decay_clocks (tenant_id, tick, ticked_at, interval_seconds)
+SELECT %(id)s, tick, ticked_at, interval_seconds
+FROM jsonb_populate_record(NULL::decay_clocks, nullif(%(decay_clock)s::text::jsonb, 'null'))
+WHERE tick IS NOT NULL ON CONFLICT DO NOTHING
+""",
+    """
+INSERT INTO contradiction_watermarks (tenant_id, accepted_until)
+SELECT %(id)s, CAST(until AS timestamptz) FROM jsonb_to_record(
+  jsonb_build_object('until', %(contradictions_until)s::text::jsonb)) AS given (until text)
+WHERE until IS NOT NULL ON CONFLICT DO NOTHING
+""",
+)
+
+
 def _execute(tx: Connection, statement: str, values: Mapping[str, Any], table: str) -> int:
     try:
         return driver_connection(tx).execute(statement.encode(), values).rowcount
@@ -76,6 +163,18 @@ def _columns(tx: Connection, table: str) -> set[str]:
 
 _COLUMNS: Final = text("""
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(:table) AND attnum > 0 AND NOT attisdropped
+""")
+
+
+def find_lower(tx: Connection, tenant_id: UUID) -> tuple[bool, bool]:
+    """Return whether a tenant has archived memories, and whether it has some that were in cold storage before."""
+    archived, cold = tx.execute(_LOWER, {"tenant": tenant_id}).one()
+    return archived, cold
+
+
+_LOWER: Final = text("""
+SELECT coalesce(bool_or(true), false), coalesce(bool_or(wanted_tier = 'cold'), false) FROM memory_state
+WHERE tenant_id = :tenant AND tier <> 'active' AND tier = 'archived'
 """)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection
 
-from app.domain.imports.dump import CONNECTING
+from app.domain.imports.dump import CONNECTING, SETTINGS
 from app.store.core.binary_arrays import Uuids, driver_connection
 
 
@@ -22,6 +22,8 @@ class DumpedRows(NamedTuple):
     state: dict[str, Any]
     score: dict[str, Any] | None
     events: list[dict[str, Any]]
+    vector: list[float] | None
+    sources: list[dict[str, Any]] | None
 
 
 def list_memories(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[DumpedRows]:
@@ -39,7 +41,27 @@ SELECT page.memory_id, state.tier, (to_jsonb(page) - ARRAY['tenant_id', 'deleted
   coalesce((SELECT to_jsonb(scores) - ARRAY['tenant_id', 'memory_id'] FROM scores
     WHERE tenant_id = %(tenant)s AND scores.memory_id = page.memory_id), 'null')::text,
   coalesce((SELECT jsonb_agg(to_jsonb(event) - ARRAY['tenant_id', 'memory_id', 'event_id'] ORDER BY at, event_id)
-    FROM memory_events AS event WHERE tenant_id = %(tenant)s AND event.memory_id = page.memory_id), '[]')::text
+    FROM memory_events AS event WHERE tenant_id = %(tenant)s AND event.memory_id = page.memory_id), '[]')::text,
+  coalesce((SELECT to_jsonb(CAST(embedding AS real[])) FROM embeddings AS sent
+    WHERE sent.tenant_id = %(tenant)s AND sent.memory_id = page.memory_id AND by_caller
+      AND sent.text_version = page.text_version
+      AND space_id = (SELECT space_id FROM tenant_spaces WHERE tenant_id = %(tenant)s)),
+    (SELECT to_jsonb(CAST(vector AS real[])) FROM archived_memories AS sent
+    WHERE sent.tenant_id = %(tenant)s AND sent.memory_id = page.memory_id AND by_caller
+      AND sent.text_version = page.text_version), 'null')::text,
+  coalesce(CASE WHEN page.made_by = 'consolidation' THEN (
+    SELECT jsonb_agg(source) FROM (
+      SELECT source.memory_id, source.seq, source.subject, source.thread, source.kind, source.tags, source.categories,
+        source.occurred_at, source.created_at
+      FROM merges
+      JOIN lineage ON lineage.tenant_id = %(tenant)s AND lineage.merge_id = merges.merge_id
+        AND part IN ('source', 'kept')
+      JOIN memories AS source ON source.tenant_id = %(tenant)s AND source.memory_id = lineage.memory_id
+      WHERE merges.tenant_id = %(tenant)s AND merges.summary_id = page.memory_id
+      UNION ALL
+      SELECT source_id, 0, subject, thread, kind, tags, categories, occurred_at, created_at
+      FROM decayed_sources WHERE tenant_id = %(tenant)s AND memory_id = page.memory_id
+    ) AS source) END, 'null')::text
 FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND deleted_at IS NULL
   ORDER BY memory_id LIMIT %(limit)s
@@ -58,3 +80,57 @@ WHERE tenant_id = %(tenant)s AND {first} = ANY (%(ids)s)
 """  # noqa: S608 - names from code
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return [msgspec.json.decode(row) for (row,) in driver_connection(tx).execute(statement.encode(), values).fetchall()]
+
+
+def list_standing(tx: Connection, tenant_id: UUID, table: str) -> list[dict[str, Any]]:
+    """Return all rows of a table of `STANDING` or of the averages by tick."""
+    statement = f"SELECT (to_jsonb(found) - 'tenant_id')::text FROM {table} AS found WHERE tenant_id = %(tenant)s"  # noqa: S608 - names from code
+    return [msgspec.json.decode(row) for (row,) in driver_connection(tx).execute(statement, {"tenant": tenant_id})]
+
+
+def list_merges(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+    """Return the next merges by id, each with its lineage; key points only with the summary from which they are."""
+    values = {"tenant": tenant_id, "after": after, "limit": limit}
+    rows = driver_connection(tx).execute(_MERGES.encode(), values).fetchall()
+    return [(merge_id, msgspec.json.decode(row)) for merge_id, row in rows]
+
+
+_MERGES: Final = """
+SELECT merge_id, (to_jsonb(merge) - 'tenant_id'
+  || CASE WHEN summary_id IS NULL THEN '{"key_points": []}'::jsonb ELSE '{}' END
+  || jsonb_build_object('lineage', coalesce((
+    SELECT jsonb_agg(jsonb_build_object('memory_id', memory_id, 'text_version', text_version, 'part', part)
+      ORDER BY memory_id)
+    FROM lineage WHERE lineage.tenant_id = %(tenant)s AND lineage.merge_id = merge.merge_id), '[]')))::text
+FROM merges AS merge WHERE tenant_id = %(tenant)s AND merge_id > %(after)s ORDER BY merge_id LIMIT %(limit)s
+"""
+
+
+def read_settings(tx: Connection, tenant_id: UUID) -> dict[str, Any]:
+    """Return what belongs to the tenant as a whole, by the names of `dump.SETTINGS`."""
+    row = driver_connection(tx).execute(_SETTINGS.encode(), {"tenant": tenant_id}).fetchone()
+    settings: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
+    return {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
+
+
+_SETTINGS: Final = """
+SELECT jsonb_build_object(
+  'tenant', jsonb_build_object('defaults', defaults, 'keep_calibration', keep_calibration,
+    'learned_rates', learned_rates),
+  'paused', (SELECT jsonb_agg(jsonb_build_object('task', task, 'next_run_at', next_run_at, 'last_date', last_date))
+    FROM schedules WHERE tenant_id = %(tenant)s AND paused),
+  'decay_clock', (SELECT to_jsonb(clock) - 'tenant_id' FROM decay_clocks AS clock WHERE tenant_id = %(tenant)s),
+  'contradictions_until', (SELECT accepted_until FROM contradiction_watermarks WHERE tenant_id = %(tenant)s)
+)::text FROM tenants WHERE tenant_id = %(tenant)s
+"""
+
+
+def list_policies(tx: Connection, tenant_id: UUID) -> list[tuple[int, float, str, str | None]]:
+    """Return all versions of the policy: number, effective time in seconds since 1970, JSON, and author."""
+    return driver_connection(tx).execute(_POLICIES, {"tenant": tenant_id}).fetchall()
+
+
+_POLICIES: Final = """
+SELECT version, CAST(extract(epoch FROM effective_at) AS float8), CAST(body AS text), author
+FROM policies WHERE tenant_id = %(tenant)s ORDER BY version
+"""

@@ -142,6 +142,16 @@ def get(tx: Connection, tenant_id: UUID, hold_id: UUID) -> Hold | None:
 _GET: Final = text(f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND hold_id = :hold_id")  # noqa: S608
 
 
+def list_among(tx: Connection, tenant_id: UUID, hold_ids: Sequence[str]) -> list[Hold]:
+    """Return those of these holds that exist, released ones included, in id order."""
+    return [as_hold(row) for row in tx.execute(_AMONG, {"tenant": tenant_id, "ids": list(hold_ids)})]
+
+
+_AMONG: Final = text(
+    f"SELECT {_COLUMNS} FROM holds WHERE tenant_id = :tenant AND CAST(hold_id AS text) = ANY (:ids) ORDER BY hold_id"  # noqa: S608 - constants only
+)
+
+
 def list_holds(tx: Connection, tenant_id: UUID, older_than: Place | None, limit: int, *, released: bool) -> Page[Hold]:
     """Return a page of holds, latest first; `released` includes released holds."""
     return _PAGES.read(tx, as_hold, older_than, limit, tenant=tenant_id, released=released)

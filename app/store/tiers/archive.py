@@ -276,8 +276,26 @@ SELECT {_SENT.format(vector="vector")} FROM (
 """  # noqa: S608 - a constant
 
 
+NO_VECTOR: Final = 0
+"""Stands among the ids of bases for memories without a vector."""
+_REDUCED: Final = f"""(basis_id = ANY (%(bases)s::bigint[])
+    OR (space_id IS NULL AND {NO_VECTOR} = ANY (%(bases)s::bigint[])))"""
+
+
+def lacks_vectors(tx: Connection, tenant_id: UUID) -> bool:
+    """Return whether archived memories have no vector, except those hidden by an open erasure."""
+    return bool(fetch_value(tx, _LACKS, {"tenant": tenant_id}))
+
+
+_LACKS: Final = """
+SELECT EXISTS (
+  SELECT FROM archived_memories WHERE tenant_id = %(tenant)s AND space_id IS NULL
+    AND memory_id NOT IN (SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s))
+"""
+
+
 def list_reduced_by(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int], after: UUID, limit: int) -> list[UUID]:
-    """Return the next memories whose vectors were reduced by one of these bases, in id order.
+    """Return the next memories whose vectors were reduced by one of these bases, or are missing, in id order.
 
     Memories hidden by an open erasure are omitted: their texts aren't processed any more.
     """
@@ -285,12 +303,12 @@ def list_reduced_by(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int], a
     return fetch_column(tx, _REDUCED_BY, values, binary=True)
 
 
-_REDUCED_BY: Final = """
+_REDUCED_BY: Final = f"""
 SELECT memory_id FROM archived_memories
-WHERE tenant_id = %(tenant)s AND basis_id = ANY (%(bases)s::bigint[]) AND NOT by_caller AND memory_id > %(after)s
+WHERE tenant_id = %(tenant)s AND {_REDUCED} AND NOT by_caller AND memory_id > %(after)s
   AND memory_id NOT IN (SELECT memory_id FROM hidden_memories WHERE tenant_id = %(tenant)s)
 ORDER BY memory_id LIMIT %(limit)s
-"""
+"""  # noqa: S608 - constants only
 
 
 def replace_vectors(
@@ -301,7 +319,7 @@ def replace_vectors(
     versions: Mapping[UUID, int],
     matrix: npt.NDArray[np.float32],
 ) -> int:
-    """Replace vectors that were reduced by one of these bases by full ones of the same texts; return their number.
+    """Replace vectors that were reduced by one of these bases, or are missing, by full ones; return their number.
 
     Args:
         space_id: The new vectors' embedding space.
@@ -319,17 +337,17 @@ def replace_vectors(
     return driver_connection(tx).execute(_REPLACE_VECTORS, values).rowcount
 
 
-_REPLACE_VECTORS: Final = """
+_REPLACE_VECTORS: Final = f"""
 WITH locked AS MATERIALIZED (
   SELECT memory_id FROM archived_memories
-  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND basis_id = ANY (%(bases)s::bigint[]) AND NOT by_caller
+  WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND {_REDUCED} AND NOT by_caller
   ORDER BY memory_id FOR UPDATE
 )
 UPDATE archived_memories AS archived SET vector = given.vector, space_id = %(space)s::int, basis_id = NULL
 FROM unnest(%(ids)s, %(versions)s, %(vectors)s::halfvec[]) AS given (memory_id, text_version, vector)
 WHERE archived.tenant_id = %(tenant)s AND archived.memory_id = given.memory_id
   AND archived.memory_id IN (SELECT memory_id FROM locked) AND archived.text_version = given.text_version
-"""
+"""  # noqa: S608 - constants only
 
 
 def forget_vectors(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:

@@ -67,3 +67,14 @@ def test_a_missing_file_is_named(cli: Cli) -> None:
 
 def test_the_help_names_every_format() -> None:
     assert imports.FORMATS.split(", ") == list(FORMATS)
+
+
+def test_a_database_with_changes_in_its_log_is_refused(cli: Cli, api: Stub, folder: Path) -> None:
+    (folder / "m.db").write_bytes(b"SQLite format 3\0")
+    (folder / "m.db-wal").write_bytes(b"changes")
+    refused = cli("import", "memory-decay", "m.db")
+    assert refused.code == 2
+    assert "m.db-wal has changes" in refused.err
+    assert not api.asked
+    (folder / "m.db-wal").write_bytes(b"")
+    assert cli("import", "memory-decay", "m.db").code == 0

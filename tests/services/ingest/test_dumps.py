@@ -159,7 +159,7 @@ def test_incomplete_and_damaged_dumps_are_refused_with_the_reason(importer: Impo
     third = importer.service.tenant().tenant_id
     made = load(importer, b"".join([lines[0], json.dumps(broken).encode() + b"\n", *lines[2:]]), third)
     assert made.failure == "a row of memory_state violates a constraint of the table"
-    assert load(importer, b"{}\n", third).failure == "the file isn't a dump of the format ebbing-dump-1"
+    assert load(importer, b"{}\n", third).failure == "the file isn't a dump of the format ebbing-dump-2"
 
 
 @pytest.mark.long
