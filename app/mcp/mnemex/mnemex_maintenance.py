@@ -153,6 +153,7 @@ def _promoted(ids: list[str], message: str, *, dry_run: bool) -> Json:
 @_tool(
     "Remove forgotten memories",
     scope="maintain",
+    also=("read",),
     arguments=mnemex_arguments.Gc,
     result=mnemex_results.Collected,
     destroys=True,

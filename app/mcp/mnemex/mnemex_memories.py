@@ -169,7 +169,13 @@ def refusal(failure: ToolFailure) -> Json:
     return {"success": False, "message": str(failure)}
 
 
-@_tool("Report used memories", scope="ingest", arguments=mnemex_arguments.ObserveUsage, result=mnemex_results.Observed)
+@_tool(
+    "Report used memories",
+    scope="ingest",
+    also=("read",),
+    arguments=mnemex_arguments.ObserveUsage,
+    result=mnemex_results.Observed,
+)
 async def observe_memory_usage(backend: Backend, given: mnemex_arguments.ObserveUsage) -> Json:
     """Report the memories that an answer used: each becomes stronger, and more so in another domain (tags)."""
     wanted = list(dict.fromkeys(map(str, given.memory_ids)))
@@ -206,6 +212,7 @@ async def observe_memory_usage(backend: Backend, given: mnemex_arguments.Observe
 @_tool(
     "Relate two memories",
     scope="ingest",
+    also=("read",),
     arguments=mnemex_arguments.CreateRelation,
     result=mnemex_results.Related,
     repeats=True,

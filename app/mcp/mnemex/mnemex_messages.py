@@ -80,11 +80,12 @@ async def _recall(backend: Backend, message: str) -> list[Json]:
 @_tool(
     "Recall and strengthen",
     scope="ingest",
+    also=("read",),
     arguments=mnemex_arguments.OneMessage,
     result=mnemex_results.AutoRecalled,
 )
 async def auto_recall_process_message(backend: Backend, given: mnemex_arguments.OneMessage) -> Json:
-    """Recall the memories that matter for a message, and report all of them as used (also needs the scope read)."""
+    """Recall the memories that matter for a message, and report all of them as used."""
     memories = await _recall(backend, given.message)
     if memories:
         await backend.call("POST", "/v1/observations", body={"ids": [memory["id"] for memory in memories]})
