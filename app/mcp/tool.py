@@ -31,7 +31,7 @@ class Tool(Generic[A]):
     Attributes:
         scope: Scope that a key needs for the tool's effect.
         also: Further scopes without which the tool does nothing, because it also sends other requests.
-        result: Struct of the result; None if the result is a text.
+        result: Type of the result, a struct or `dict[str, Any]`; None if the result is a text.
         run: Function that performs the tool; its docstring is the description that models read.
         is_destructive: True if a call can remove or overwrite data; such a tool only previews without `confirm`.
         is_idempotent: True if repeating a call has no further effect.
@@ -41,7 +41,7 @@ class Tool(Generic[A]):
     title: str
     scope: str
     arguments: type[A]
-    result: type[msgspec.Struct] | None
+    result: type[Any] | None
     run: Callable[[Backend, A], Awaitable[Json | str]]
     is_read_only: bool
     is_destructive: bool
@@ -105,7 +105,7 @@ def collect(
         *,
         scope: str,
         arguments: type[A],
-        result: type[msgspec.Struct] | None = None,
+        result: type[Any] | None = None,
         also: tuple[str, ...] = (),
         reads: bool = False,
         destroys: bool = False,
@@ -121,12 +121,14 @@ def collect(
     return with_fields
 
 
-def object_schema(shape: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a struct with an object at its root, and the texts of its docstrings as descriptions.
+def object_schema(shape: type[Any]) -> dict[str, Any]:
+    """Return the JSON schema of a struct or dict with an object at its root, and its docstrings' texts as descriptions.
 
     Protocol versions before 2026-07-28 allow no reference at the root.
     """
     [root], parts = msgspec.json.schema_components([shape], ref_template=_REFERENCES)
+    if "$ref" not in root:
+        return dict(root)
     describe_fields(parts)
     name = str(root["$ref"]).rpartition("/")[2]
     found: dict[str, Any] = parts.pop(name)
