@@ -17,7 +17,8 @@ ITEMS_MAX = 100
 
 Content = Annotated[str, msgspec.Meta(min_length=1, max_length=QUERY_MAX_CHARACTERS)]
 _Contents = Annotated[list[Content], msgspec.Meta(max_length=ITEMS_MAX)]
-_Names = Annotated[list[Label], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+_Names = Annotated[list[Label], msgspec.Meta(max_length=ITEMS_MAX)]
+_Query = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
 
 
 @precompile
@@ -80,20 +81,20 @@ class CreateEntities(Arguments, frozen=True):
     """Entities to create.
 
     Attributes:
-        entities: 1 to 100 entities; those whose name exists are left out.
+        entities: Up to 100 entities; those whose name exists are left out.
     """
 
-    entities: Annotated[list[Entity], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    entities: Annotated[list[Entity], msgspec.Meta(max_length=ITEMS_MAX)]
 
 
 class CreateRelations(Arguments, frozen=True):
     """Relations to create.
 
     Attributes:
-        relations: 1 to 100 relations; existing ones are left out.
+        relations: Up to 100 relations; existing ones are left out.
     """
 
-    relations: Annotated[list[Relation], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    relations: Annotated[list[Relation], msgspec.Meta(max_length=ITEMS_MAX)]
 
 
 class AddObservations(Arguments, frozen=True):
@@ -103,7 +104,7 @@ class AddObservations(Arguments, frozen=True):
         observations: Observations by entity; existing ones are left out.
     """
 
-    observations: Annotated[list[Additions], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    observations: Annotated[list[Additions], msgspec.Meta(max_length=ITEMS_MAX)]
 
 
 class DeleteEntities(Arguments, frozen=True, rename="camel"):
@@ -126,7 +127,7 @@ class DeleteObservations(Arguments, frozen=True):
         confirm: True deletes; false only returns what would be deleted.
     """
 
-    deletions: Annotated[list[Deletions], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    deletions: Annotated[list[Deletions], msgspec.Meta(max_length=ITEMS_MAX)]
     confirm: bool = False
 
 
@@ -138,7 +139,7 @@ class DeleteRelations(Arguments, frozen=True):
         confirm: True deletes; false only returns what would be deleted.
     """
 
-    relations: Annotated[list[Relation], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    relations: Annotated[list[Relation], msgspec.Meta(max_length=ITEMS_MAX)]
     confirm: bool = False
 
 
@@ -151,9 +152,10 @@ class SearchNodes(Arguments, frozen=True):
 
     Attributes:
         query: Text that occurs in a name, a type or an observation; upper and lower case are equal.
+            An empty text finds all.
     """
 
-    query: Content
+    query: _Query
 
 
 class OpenNodes(Arguments, frozen=True):

@@ -20,6 +20,7 @@ _tool = collect(TOOLS)
 @_tool(
     "Create entities",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.CreateEntities,
     result=graph_shapes.EntitiesShown,
     repeats=True,
@@ -30,11 +31,13 @@ async def create_entities(backend: Backend, given: graph_shapes.CreateEntities) 
     distinct: dict[str, graph_shapes.Entity] = {}
     for entity in given.entities:
         distinct.setdefault(entity.name, entity)
-    new = [entity for name, entity in distinct.items() if name not in found.nodes]
-    memories = [graph.entity_memory(entity) for entity in new]
-    memories += [
-        graph.observation_memory(entity.name, text) for entity in new for text in dict.fromkeys(entity.observations)
+    new = [
+        msgspec.structs.replace(entity, observations=list(dict.fromkeys(entity.observations)))
+        for name, entity in distinct.items()
+        if name not in found.nodes
     ]
+    memories = [graph.entity_memory(entity) for entity in new]
+    memories += [graph.observation_memory(entity.name, text) for entity in new for text in entity.observations]
     await graph.store(backend, memories)
     return {"entities": [msgspec.to_builtins(entity) for entity in new]}
 
@@ -42,6 +45,7 @@ async def create_entities(backend: Backend, given: graph_shapes.CreateEntities) 
 @_tool(
     "Create relations",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.CreateRelations,
     result=graph_shapes.RelationsShown,
     repeats=True,
@@ -67,6 +71,7 @@ async def create_relations(backend: Backend, given: graph_shapes.CreateRelations
 @_tool(
     "Add observations",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.AddObservations,
     result=graph_shapes.AddedShown,
     repeats=True,
@@ -88,6 +93,7 @@ async def add_observations(backend: Backend, given: graph_shapes.AddObservations
 @_tool(
     "Delete entities",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.DeleteEntities,
     result=graph_shapes.Outcome,
     destroys=True,
@@ -104,6 +110,7 @@ async def delete_entities(backend: Backend, given: graph_shapes.DeleteEntities) 
 @_tool(
     "Delete observations",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.DeleteObservations,
     result=graph_shapes.Outcome,
     destroys=True,
@@ -125,6 +132,7 @@ async def delete_observations(backend: Backend, given: graph_shapes.DeleteObserv
 @_tool(
     "Delete relations",
     scope="ingest",
+    also=("read",),
     arguments=graph_shapes.DeleteRelations,
     result=graph_shapes.Outcome,
     destroys=True,
@@ -153,7 +161,10 @@ async def read_graph(backend: Backend, _: graph_shapes.ReadGraph) -> Json:
 
 @_tool("Search entities", scope="read", arguments=graph_shapes.SearchNodes, result=graph_shapes.GraphShown, reads=True)
 async def search_nodes(backend: Backend, given: graph_shapes.SearchNodes) -> Json:
-    """Return the entities with a text in their name, type or observations, and the relations of these entities."""
+    """Return the entities with a text in their name, type or observations, and the relations of these entities.
+
+    An empty text finds all entities.
+    """
     found = await graph.load(backend)
     return found.subgraph(name for name, node in found.nodes.items() if graph.matches(node, given.query))
 

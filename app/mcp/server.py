@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
@@ -17,8 +17,9 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.errors import NotAllowed
 from app.mcp import texts, tool_sets, tool_timings
-from app.mcp.backend import Backend, Json, ToolFailure
+from app.mcp.backend import Backend, Json, ToolFailure, describe_error
 from app.mcp.tool import Tool
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -31,11 +32,11 @@ log = structlog.get_logger(__name__)
 
 
 def build(tool_set: str, connect: Connect) -> Server[dict[str, Any]]:
-    """Return a server with the tools of a set, and the resources and prompts that every set has."""
+    """Return a server with the tools of a set, its prompts, and its resources besides those that every set has."""
     # The library logs messages of exceptions and names that callers made up.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     tools = {tool.name: tool for tool in tool_sets.load(tool_set)}
-    handlers = _Handlers(tools, connect)
+    handlers = _Handlers(tools, texts.list_resources(tool_set), texts.list_prompts(tool_set), connect)
     server: Server[dict[str, Any]] = Server(
         "ebbing",
         title="Ebbing",
@@ -75,15 +76,23 @@ def build_app(tool_set: str, body_max_bytes: int, connect: Connect) -> ASGIApp:
 class _Handlers:
     """Handlers of the protocol's requests."""
 
-    def __init__(self, tools: dict[str, Tool[Any]], connect: Connect) -> None:
+    def __init__(
+        self,
+        tools: dict[str, Tool[Any]],
+        resources: Mapping[str, texts.Resource],
+        prompts: Mapping[str, texts.PromptText],
+        connect: Connect,
+    ) -> None:
         self._tools = tools
+        self._resources = resources
+        self._prompts = prompts
         self._connect = connect
         self._described = {name: _describe(tool) for name, tool in tools.items()}
 
     async def list_tools(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Return the tools that the key may use, or all if its scopes aren't known."""
         scopes = self._connect(ctx.request).scopes
-        shown = [self._described[name] for name, tool in self._tools.items() if scopes is None or tool.scope in scopes]
+        shown = [self._described[name] for name, tool in self._tools.items() if scopes is None or tool.scopes <= scopes]
         return types.ListToolsResult(tools=shown)
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -93,6 +102,7 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: expected one of {', '.join(self._tools)}")
         backend, started = self._connect(ctx.request), time.perf_counter()
         try:
+            _check_scopes(tool, backend)
             found = await tool.call(backend, params.arguments or {})
         except ToolFailure as failure:
             return _failed(str(failure))
@@ -101,14 +111,19 @@ class _Handlers:
             return _failed(FAILED)
         finally:
             tool_timings.add(backend.owner, tool.name, time.perf_counter() - started)
+        if isinstance(found, str):
+            return types.CallToolResult(content=[types.TextContent(text=found)])
         return types.CallToolResult(content=[types.TextContent(text=_as_json(found))], structured_content=found)
 
     async def list_resources(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         """Return the resources with a fixed address; memories have addresses of a template."""
-        counts = types.Resource(
-            name="stats", uri=texts.STATS_URI, description="Counts of your memories.", mime_type="application/json"
-        )
-        return types.ListResourcesResult(resources=[counts])
+        listed = [
+            types.Resource(
+                name=one.name, title=one.title, uri=uri, description=one.description, mime_type="application/json"
+            )
+            for uri, one in self._resources.items()
+        ]
+        return types.ListResourcesResult(resources=listed)
 
     async def list_templates(
         self, _: Context, __: types.PaginatedRequestParams | None
@@ -125,9 +140,10 @@ class _Handlers:
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Return the content of a resource."""
         uri = str(params.uri)
-        found = await _reported(texts.read_resource(self._connect(ctx.request), uri))
+        found = await _reported(texts.read_resource(self._connect(ctx.request), self._resources, uri))
         if found is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown resource: expected {texts.MEMORY_TEMPLATE}")
+            expected = " or ".join([texts.MEMORY_TEMPLATE, *self._resources])
+            raise MCPError(types.INVALID_PARAMS, f"Unknown resource: expected {expected}")
         content = types.TextResourceContents(uri=uri, mime_type="application/json", text=_as_json(found))
         return types.ReadResourceResult(contents=[content])
 
@@ -144,15 +160,27 @@ class _Handlers:
                         for argument, about in prompt.arguments.items()
                     ],
                 )
-                for name, prompt in texts.PROMPTS.items()
+                for name, prompt in self._prompts.items()
             ]
         )
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Return the text of a prompt."""
-        text = await _reported(texts.write_prompt(self._connect(ctx.request), params.name, params.arguments or {}))
+        backend, given = self._connect(ctx.request), params.arguments or {}
+        text = await _reported(texts.write_prompt(backend, self._prompts, params.name, given))
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(messages=[message])
+
+
+def _check_scopes(tool: Tool[Any], backend: Backend) -> None:
+    """Refuse a tool of which the key may send only some requests; if the scopes aren't known, the routes decide.
+
+    Raises:
+        ToolFailure: The key lacks a scope.
+    """
+    for needed in sorted(tool.scopes.difference(tool.scopes if backend.scopes is None else backend.scopes)):
+        log.info("mcp_refused", tool=tool.name, scope=needed)
+        raise describe_error(NotAllowed(f"this tool requires a key with the scope {needed!r}"))
 
 
 async def _reported(work: Any) -> Any:

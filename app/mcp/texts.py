@@ -9,26 +9,70 @@ from typing import Any, Final
 
 import msgspec
 
-from app.mcp import own_arguments, own_tools
+from app.mcp import graph, own_arguments, own_tools
 from app.mcp.backend import Backend, Json, ToolFailure
 from app.mcp.tool import Tool
 
 MEMORY_TEMPLATE: Final = "ebbing://memories/{id}"
 STATS_URI: Final = "ebbing://stats"
+GRAPH_URI: Final = "memory://knowledge-graph"
 _MEMORY: Final = re.compile(r"ebbing://memories/([0-9a-fA-F-]{32,36})")
 
 
-async def read_resource(backend: Backend, uri: str) -> Json | None:
+@dataclass(frozen=True)
+class Resource:
+    """A resource with a fixed address.
+
+    Attributes:
+        read: Function that returns its content.
+    """
+
+    name: str
+    title: str
+    description: str
+    read: Callable[[Backend], Awaitable[Json]]
+
+
+async def _read_stats(backend: Backend) -> Json:
+    return await _call_own(backend, "stats", {})
+
+
+async def _call_own(backend: Backend, name: str, given: Json) -> Json:
+    """Return the result of one of Ebbing's own tools, whatever the set."""
+    tools: dict[str, Tool[Any]] = {tool.name: tool for tool in own_tools.TOOLS}
+    found: Json = await tools[name].call(backend, given)  # type: ignore[assignment]  # no own tool returns a text
+    return found
+
+
+async def _read_graph(backend: Backend) -> Json:
+    found = await graph.load(backend)
+    shown: Json = msgspec.to_builtins(found.subgraph(found.nodes))
+    return shown
+
+
+_STATS: Final = {STATS_URI: Resource("stats", "Counts", "Counts of your memories.", _read_stats)}
+_GRAPH: Final = {
+    GRAPH_URI: Resource(
+        "knowledge-graph", "Knowledge graph", "The whole graph: all entities and relations.", _read_graph
+    )
+}
+
+
+def list_resources(tool_set: str) -> Mapping[str, Resource]:
+    """Return the resources of a set by their addresses."""
+    return _STATS | (_GRAPH if tool_set == "knowledge_graph" else {})
+
+
+async def read_resource(backend: Backend, resources: Mapping[str, Resource], uri: str) -> Json | None:
     """Return the content of a resource, or None if no resource has this address.
 
     Raises:
         ToolFailure: The API refused the request, such as for an unknown memory.
     """
-    tools: dict[str, Tool[Any]] = {tool.name: tool for tool in own_tools.TOOLS}
-    if uri == STATS_URI:
-        return await tools["stats"].call(backend, {})
+    if uri in resources:
+        return await resources[uri].read(backend)
     if (named := _MEMORY.fullmatch(uri)) is not None:
-        return await tools["get"].call(backend, {"id": named[1]})
+        return await _call_own(backend, "get", {"id": named[1]})
     return None
 
 
@@ -80,18 +124,24 @@ PROMPTS: Final = {
         "Review memories", "Practise the memories that are due for review, one at a time.", {}, _review
     ),
 }
-"""Prompts by name."""
+"""Prompts by name. Their texts name tools of Ebbing's own set."""
 
 
-async def write_prompt(backend: Backend, name: str, given: Mapping[str, str]) -> str:
+def list_prompts(tool_set: str) -> Mapping[str, PromptText]:
+    """Return the prompts of a set by name."""
+    return PROMPTS if tool_set == "ebbing" else {}
+
+
+async def write_prompt(backend: Backend, prompts: Mapping[str, PromptText], name: str, given: Mapping[str, str]) -> str:
     """Return the text of a prompt.
 
     Raises:
         ToolFailure: There is no such prompt, an argument is missing or unknown, or the API refused a request.
     """
-    prompt = PROMPTS.get(name)
+    prompt = prompts.get(name)
     if prompt is None:
-        raise ToolFailure(f"Unknown prompt: expected one of {', '.join(PROMPTS)}")
+        expected = f"expected one of {', '.join(prompts)}" if prompts else "this set of tools has none"
+        raise ToolFailure(f"Unknown prompt: {expected}")
     if set(given) != set(prompt.arguments):
         expected = ", ".join(prompt.arguments) or "none"
         raise ToolFailure(f"The arguments of the prompt don't match: expected {expected}")

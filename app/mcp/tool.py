@@ -29,7 +29,9 @@ class Tool(Generic[A]):
     """A tool of the server.
 
     Attributes:
-        scope: Scope that a key needs for the tool's requests.
+        scope: Scope that a key needs for the tool's effect.
+        also: Further scopes without which the tool does nothing, because it also sends other requests.
+        result: Type of the result, a struct or `dict[str, Any]`; None if the result is a text.
         run: Function that performs the tool; its docstring is the description that models read.
         is_destructive: True if a call can remove or overwrite data; such a tool only previews without `confirm`.
         is_idempotent: True if repeating a call has no further effect.
@@ -39,16 +41,23 @@ class Tool(Generic[A]):
     title: str
     scope: str
     arguments: type[A]
-    result: type[msgspec.Struct]
-    run: Callable[[Backend, A], Awaitable[Json]]
+    result: type[Any] | None
+    run: Callable[[Backend, A], Awaitable[Json | str]]
     is_read_only: bool
     is_destructive: bool
     is_idempotent: bool
+    also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Compile both types while only one thread runs this code."""
         precompile(self.arguments)
-        precompile(self.result)
+        if self.result is not None:
+            precompile(self.result)
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """All scopes that a key needs."""
+        return frozenset((self.scope, *self.also))
 
     @property
     def description(self) -> str:
@@ -62,12 +71,12 @@ class Tool(Generic[A]):
         return object_schema(self.arguments)
 
     @property
-    def output_schema(self) -> dict[str, Any]:
-        """The JSON schema of the result."""
-        return object_schema(self.result)
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the result; None if the result is a text."""
+        return None if self.result is None else object_schema(self.result)
 
-    async def call(self, backend: Backend, given: Mapping[str, Any]) -> Json:
-        """Check the arguments, run the tool and return its result with the fields that its schema names.
+    async def call(self, backend: Backend, given: Mapping[str, Any]) -> Json | str:
+        """Check the arguments, run the tool and return its text, or its result with the fields that its schema names.
 
         Raises:
             ToolFailure: An argument is invalid, or the API refused a request.
@@ -77,13 +86,18 @@ class Tool(Generic[A]):
         if (refusal := faults.refusal()) is not None:
             raise describe_error(refusal)
         found = await self.run(backend, msgspec.convert(dict(given), self.arguments))
+        if self.result is None or isinstance(found, str):
+            return found
         shown: Json = msgspec.to_builtins(msgspec.convert(found, self.result))
         return shown
 
 
+R = TypeVar("R", Json, str)
+
+
 def collect(
     tools: list[Tool[Any]],
-) -> Callable[..., Callable[[Callable[[Backend, A], Awaitable[Json]]], Callable[[Backend, A], Awaitable[Json]]]]:
+) -> Callable[..., Callable[[Callable[[Backend, A], Awaitable[R]]], Callable[[Backend, A], Awaitable[R]]]]:
     """Return a decorator that adds functions to a list of tools; its arguments are the fields of `Tool`."""
 
     def with_fields(
@@ -91,14 +105,15 @@ def collect(
         *,
         scope: str,
         arguments: type[A],
-        result: type[msgspec.Struct],
+        result: type[Any] | None = None,
+        also: tuple[str, ...] = (),
         reads: bool = False,
         destroys: bool = False,
         repeats: bool = False,
-    ) -> Callable[[Callable[[Backend, A], Awaitable[Json]]], Callable[[Backend, A], Awaitable[Json]]]:
-        def add(run: Callable[[Backend, A], Awaitable[Json]]) -> Callable[[Backend, A], Awaitable[Json]]:
+    ) -> Callable[[Callable[[Backend, A], Awaitable[R]]], Callable[[Backend, A], Awaitable[R]]]:
+        def add(run: Callable[[Backend, A], Awaitable[R]]) -> Callable[[Backend, A], Awaitable[R]]:
             name = run.__name__.rstrip("_")
-            tools.append(Tool(name, title, scope, arguments, result, run, reads, destroys, reads or repeats))
+            tools.append(Tool(name, title, scope, arguments, result, run, reads, destroys, reads or repeats, also))
             return run
 
         return add
@@ -106,12 +121,14 @@ def collect(
     return with_fields
 
 
-def object_schema(shape: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of a struct with an object at its root, and the texts of its docstrings as descriptions.
+def object_schema(shape: type[Any]) -> dict[str, Any]:
+    """Return the JSON schema of a struct or dict with an object at its root, and its docstrings' texts as descriptions.
 
     Protocol versions before 2026-07-28 allow no reference at the root.
     """
     [root], parts = msgspec.json.schema_components([shape], ref_template=_REFERENCES)
+    if "$ref" not in root:
+        return dict(root)
     describe_fields(parts)
     name = str(root["$ref"]).rpartition("/")[2]
     found: dict[str, Any] = parts.pop(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ TENANTS_MAX: Final = 1_000
 
 @dataclass
 class Timing:
-    """Number, sum and maximum of the durations of a tool, in seconds."""
+    """Number, sum, minimum and maximum of the durations of a tool, in seconds."""
 
     count: int = 0
     total: float = 0.0
+    shortest: float = math.inf
     longest: float = 0.0
 
 
@@ -33,6 +35,7 @@ def add(owner: str, tool: str, seconds: float) -> None:
         timing = own.setdefault(tool, Timing())
         timing.count += 1
         timing.total += seconds
+        timing.shortest = min(timing.shortest, seconds)
         timing.longest = max(timing.longest, seconds)
 
 

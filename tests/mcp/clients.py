@@ -1,4 +1,4 @@
-"""Clients of the Model Context Protocol over HTTP, without a socket, in both forms of the protocol."""
+"""Clients of the Model Context Protocol in both forms: over HTTP without a socket, and in memory without HTTP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
+from app.mcp import server
+from app.mcp.backend import Reply, describe_problem
 from tests.api.caller import Api
 from tests.waiting import PATIENCE_SECONDS
 
@@ -32,6 +34,38 @@ async def connected(api: Api, key: str, mode: Mode) -> AsyncIterator[Client]:
         Client(streamable_http_client(URL, http_client=http), mode=mode) as client,
     ):
         yield client
+
+
+class KeyBackend:
+    """Access of a server in memory to the application, with a key."""
+
+    scopes = None
+
+    def __init__(self, api: Api, key: str) -> None:
+        self._api, self._key = api, key
+        self.owner = key
+
+    async def call(
+        self, method: str, path: str, *, params: Any = None, body: object = None, headers: Any = None
+    ) -> Reply:
+        answer = await self._api.send(method, path, key=self._key, params=params, json=body, headers=headers)
+        found = answer.json() if answer.content else {}
+        if answer.status_code >= 400:
+            raise describe_problem(answer.status_code, found)
+        return Reply(answer.status_code, found)
+
+
+def talk_in_memory(
+    api: Api, tool_set: str, work: Callable[[Client], Awaitable[T]], *, key: str = "", mode: Mode = "auto"
+) -> T:
+    """Run a conversation with a server of these tools in the same event loop, without a transport."""
+    backend = KeyBackend(api, key or api.tenant.key)
+
+    async def talked() -> T:
+        async with Client(server.build(tool_set, lambda _: backend), mode=mode, raise_exceptions=True) as client:
+            return await work(client)
+
+    return api.run(talked())
 
 
 def talk(api: Api, work: Callable[[Client], Awaitable[T]], *, key: str = "", mode: Mode = "auto") -> T:

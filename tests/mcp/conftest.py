@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from app.clients.object_store import cold_store
 from tests.api.caller import Api, standing_routes
+from tests.api.memories.test_ingest import worker
 from tests.service import Service
+from tests.waiting import PATIENCE_SECONDS
+
+Offer = Callable[[str], Api]
 
 
 @pytest.fixture
@@ -19,3 +24,18 @@ def api(service: Service, tmp_path: Path) -> Iterator[Api]:
     with Api(service, standing_routes()) as started:
         yield started
     cold_store.cache_clear()
+
+
+@pytest.fixture
+def offer(api: Api, service: Service) -> Iterator[Offer]:
+    """Return a function that starts the API with a set of tools, and a worker that stores what requests wait for."""
+    with ExitStack() as opened:
+
+        def start(tool_set: str) -> Api:
+            service.configure(mcp_tools=tool_set, wait_max_seconds=PATIENCE_SECONDS)
+            opened.enter_context(worker(service))
+            started = opened.enter_context(Api(service, api._routes))
+            started.__dict__["tenant"] = api.tenant
+            return started
+
+        yield start

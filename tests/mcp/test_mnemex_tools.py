@@ -71,10 +71,11 @@ def test_memories_are_saved_found_and_opened(agents: Api) -> None:
         meta={"a": 1},
     )
     assert saved["enrichment_applied"] is True
-    assert "Bob" in saved["auto_entities"]
+    assert saved["auto_entities"] >= 1
     assert saved["calculated_strength"] == 1.5
     first = saved["memory_id"]
     second = save(agents, "Ann prefers green tea.", tags=["drinks"], strength=1.2, entities=["Ann"])
+    assert "Bob" in done(agents, "open_memories", memory_ids=first)["memories"][0]["entities"]
     found = done(agents, "search_memory", query="green tea", use_embeddings=True)
     assert (found["success"], found["results"][0]["id"], found["count"]) == (True, second, len(found["results"]))
     assert found["results"][0].keys() == {
@@ -82,7 +83,6 @@ def test_memories_are_saved_found_and_opened(agents: Api) -> None:
     }
     assert [hit["id"] for hit in done(agents, "search_memory", query="PostgreSQL")["results"]] == [first]
     assert [hit["id"] for hit in done(agents, "search_memory", tags=["drinks"])["results"]] == [second]
-    assert done(agents, "search_memory", query="tea", min_score=50)["results"] == []
     short = done(agents, "search_memory", query="tea", preview_length=3)["results"][0]["content"]
     assert short == "Ann..."
     pages = [done(agents, "search_memory", page=page, page_size=1) for page in (1, 2, 3)]
@@ -102,7 +102,7 @@ def test_memories_are_saved_found_and_opened(agents: Api) -> None:
     opened = done(agents, "open_memories", memory_ids=[first, unknown])
     [memory] = opened["memories"]
     assert (opened["count"], opened["not_found"]) == (1, [unknown])
-    assert memory["meta"] == {"a": 1, "source": "chat"}
+    assert (memory["meta"], memory["source"], memory["context"]) == ({"a": 1}, "chat", None)
     assert memory["strength"] == 1.5
     assert done(agents, "open_memories", memory_ids=first)["memories"][0]["id"] == first
 
@@ -166,13 +166,15 @@ def test_groups_are_previewed_linked_and_merged(api: Api, service: Service) -> N
         assert others >= 2
         assert done(agents, "cluster_memories", max_cluster_size=1)["clusters"] == []
         preview = consolidate(agents, auto_detect=True, cohesion_threshold=0)
-        assert (preview["mode"], preview["clusters"]) == ("preview", [cluster])
-        assert consolidate(agents, cluster_id="x")["success"] is False
-        assert consolidate(agents, cluster_id=cluster["id"], mode="apply", cohesion_threshold=0)["success"] is False
-        given = {"cluster_id": cluster["id"], "mode": "link", "cohesion_threshold": 0}
-        assert consolidate(agents, **given)["relations_created"] == others
-        assert consolidate(agents, **given)["relations_created"] == 0
-        started = consolidate(agents, auto_detect=True, mode="apply")
+        assert (preview["mode"], preview["previews"]) == ("auto_detect_preview", [cluster])
+        one = {"cluster_id": cluster["id"], "cohesion_threshold": 0}
+        assert consolidate(agents, **one)["previews"] == [cluster]
+        assert consolidate(agents, cluster_id=str(uuid4()))["success"] is False
+        assert consolidate(agents, **one, mode="apply")["success"] is False
+        assert consolidate(agents, **one, mode="link")["total_relations_created"] == others
+        assert consolidate(agents, **one, mode="link")["total_relations_created"] == 0
+        started = consolidate(agents, auto_detect=True, cohesion_threshold=0, mode="apply")
+        assert (started["consolidated_clusters"], started["total_memories_saved"]) == (1, others)
         assert agents.get(f"/v1/jobs/{started['job_id']}").json()["kind"] == "consolidate"
 
 
@@ -180,12 +182,12 @@ def test_promotion_and_removal_preview_and_start_jobs(agents: Api) -> None:
     one = save(agents, "Ann prefers green tea in the morning.")
     refusal = done(agents, "promote_memory", memory_id=one)
     assert (refusal["success"], refusal["promoted_count"]) == (False, 0)
-    assert done(agents, "promote_memory", memory_id=one, dry_run=True)["promoted_ids"] == []
+    previewed = done(agents, "promote_memory", memory_id=one, dry_run=True)
+    assert (previewed["promoted_ids"], previewed["candidates"][0]["id"]) == ([], one)
     promoted = done(agents, "promote_memory", memory_id=one, force=True)
     assert (promoted["success"], promoted["promoted_ids"]) == (True, [one])
     assert done(agents, "search_unified", query="morning tea", status="promoted")["results"][0]["source"] == "ltm"
     assert done(agents, "promote_memory", auto_detect=True, dry_run=True)["promoted_ids"] == []
-    assert "either" in refused(agents, "promote_memory")
     listed = done(agents, "gc")
     assert (listed["dry_run"], listed["total_affected"], listed["memory_ids"]) == (True, 0, [])
     assert agents.get("/v1/jobs").json()["jobs"] == []
@@ -213,13 +215,13 @@ def test_messages_are_judged(agents: Api) -> None:
 def test_measurements_are_of_the_own_tenant(agents: Api) -> None:
     done(agents, "reset_performance_metrics")
     done(agents, "search_memory", query="tea")
-    metrics = done(agents, "get_performance_metrics")["metrics"]
-    assert metrics["search_memory"]["count"] == 1
+    metrics = done(agents, "get_performance_metrics")
+    assert metrics["search_memory"]["count"] == metrics["search_memory_count"] == 1
     assert metrics["search_memory"]["max_ms"] >= metrics["search_memory"]["avg_ms"] > 0
     other = agents.service.tenant()
-    assert done(agents, "get_performance_metrics", key=other.key)["metrics"] == {}
+    assert done(agents, "get_performance_metrics", key=other.key) == {}
     assert done(agents, "reset_performance_metrics")["message"] == "Forgot 3 measurements"
-    assert done(agents, "get_performance_metrics")["metrics"].keys() == {"reset_performance_metrics"}
+    assert done(agents, "get_performance_metrics")["reset_performance_metrics"]["count"] == 1
 
 
 def test_tools_need_the_scopes_of_their_routes_and_stay_in_their_tenant(agents: Api) -> None:

@@ -21,6 +21,7 @@ from mcp.client.stdio import stdio_client
 from app.embedded import free_ports
 from app.mcp import own_tools
 from tests.installation import make_tenant
+from tests.mcp.calls import CALLS
 from tests.mcp.clients import MODES, VERSIONS, Mode, text_of
 from tests.processes import Processes
 from tests.servers import Servers, logical_database, new_database
@@ -117,44 +118,31 @@ def test_a_process_runs_every_tool(running: Running, tmp_path: Path, mode: Mode)
     assert (tmp_path / "errors").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    ("tools", "count", "calls"),
-    [
-        (
-            "mnemex",
-            18,
-            [
-                ("save_memory", {"content": "Cleo keeps bees in Linz."}, '"success":true'),
-                ("search_memory", {"query": "bees"}, "Cleo keeps bees in Linz."),
-                ("get_performance_metrics", {}, '"search_memory"'),
-            ],
-        ),
-        (
-            "knowledge_graph",
-            9,
-            [
-                (
-                    "create_entities",
-                    {"entities": [{"name": "Dora", "entityType": "person", "observations": ["Paints boats."]}]},
-                    "Dora",
-                ),
-                ("search_nodes", {"query": "boats"}, '{"name":"Dora","entityType":"person"'),
-            ],
-        ),
-    ],
-)
-def test_a_process_offers_the_set_of_the_settings(
-    running: Running, tmp_path: Path, tools: str, count: int, calls: list[tuple[str, dict[str, Any], str]]
-) -> None:
-    async def talk() -> None:
-        async with running.agent(tmp_path / "errors", tools=tools) as client:
-            assert len((await client.list_tools()).tools) == count
-            for tool, arguments, expected in calls:
-                result = await client.call_tool(tool, arguments, read_timeout_seconds=PATIENCE_SECONDS)
-                assert not result.is_error, text_of(result)
-                assert expected in text_of(result)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("tool_set", ["mnemex", "knowledge_graph", "files"])
+def test_a_process_offers_the_set_of_the_settings(running: Running, tmp_path: Path, tool_set: str, mode: Mode) -> None:
+    async def talk() -> dict[str, str]:
+        async with running.agent(tmp_path / "own errors") as own:
+            texts = [f"the safe is green ({mode})", f"the key is under the mat ({mode})"]
+            stored = [await own.call_tool("remember", {"text": text}) for text in texts]
+        one, other = [str((result.structured_content or {})["id"]) for result in stored]
+        async with running.agent(tmp_path / "errors", mode, tool_set) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == CALLS[tool_set].keys()
+            texts = {}
+            for name, arguments in CALLS[tool_set].items():
+                result = await client.call_tool(name, arguments(one, other), read_timeout_seconds=PATIENCE_SECONDS)
+                assert not result.is_error, (name, text_of(result))
+                texts[name] = text_of(result)
+            return texts
 
-    asyncio.run(asyncio.wait_for(talk(), PATIENCE_SECONDS))
+    texts = asyncio.run(asyncio.wait_for(talk(), PATIENCE_SECONDS))
+    name, expected = {
+        "mnemex": ("open_memories", f"the safe is green ({mode})"),
+        "knowledge_graph": ("search_nodes", '{"name":"Ann","entityType":"person"'),
+        "files": ("delete", "Successfully deleted /memories/list.md"),
+    }[tool_set]
+    assert expected in texts[name]
+    assert (tmp_path / "errors").read_text() == ""
 
 
 def test_a_service_that_is_down_is_a_failed_tool_and_not_a_failed_process(running: Running, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.ingest.memory import Labels, Name
+from app.domain.ingest.memory import Label, Labels, Name
 from app.domain.search.request import QUERY_MAX_CHARACTERS, RESULTS_MAX
 from app.domain.strength.links import Kind, Weight
 from app.mcp.tool import Arguments
@@ -16,12 +16,17 @@ IDS_MAX = 100
 """Maximum number of memories in a call."""
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=QUERY_MAX_CHARACTERS)]
+TAGS_MAX = 16
+"""Maximum number of tags of a search, which sends a request for each."""
+
 Status = Literal["active", "promoted", "archived"]
+_Statuses = Status | Annotated[list[Status], msgspec.Meta(min_length=1)]
+_Tags = Annotated[tuple[Label, ...], msgspec.Meta(max_length=TAGS_MAX)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=RESULTS_MAX)]
 _Page = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Days = Annotated[int, msgspec.Meta(ge=1, le=36_500)]
-_Ids = Annotated[list[UUID], msgspec.Meta(min_length=1, max_length=IDS_MAX)]
+_Ids = Annotated[list[UUID], msgspec.Meta(max_length=IDS_MAX)]
 _Preview = Annotated[int, msgspec.Meta(ge=0, le=5_000)]
 
 
@@ -35,16 +40,16 @@ class SaveMemory(Arguments, frozen=True):
         source: Where the memory comes from.
         context: The situation in which it was said.
         meta: Further fields.
-        strength: Multiplier of its strength, 0 to 2; by the topic of the text if omitted.
+        strength: Multiplier of its strength, 1 to 2; by the topic of the text if omitted.
     """
 
     content: Text
-    tags: Labels = ()
-    entities: Labels = ()
+    tags: Labels | None = None
+    entities: Labels | None = None
     source: Name | None = None
     context: Name | None = None
-    meta: dict[str, Any] = msgspec.field(default_factory=dict)
-    strength: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    meta: dict[str, Any] | None = None
+    strength: Annotated[float, msgspec.Meta(ge=1, le=2)] | None = None
 
 
 class SearchMemory(Arguments, frozen=True):
@@ -52,11 +57,11 @@ class SearchMemory(Arguments, frozen=True):
 
     Attributes:
         query: Words or a question; without it, the newest memories are listed.
-        tags: Only memories that have all of these tags.
-        status: Only memories in this state; default active and promoted.
+        tags: Only memories that have one of these tags, up to 16.
+        status: Only memories in this state, or in one of these; default active and promoted.
         top_k: Maximum number of results, 1 to 100.
         window_days: Only memories of the last days.
-        min_score: Only memories whose current score is at least this.
+        min_score: Only memories whose current score is at least this, 0 to 1.
         use_embeddings: True also searches by meaning; false only by words.
         include_review_candidates: Mix in memories that are due for review.
         page: Page of the results, from 1.
@@ -65,11 +70,11 @@ class SearchMemory(Arguments, frozen=True):
     """
 
     query: Text | None = None
-    tags: Labels = ()
-    status: Status | None = None
+    tags: _Tags | None = None
+    status: _Statuses | None = None
     top_k: _Count = 10
     window_days: _Days | None = None
-    min_score: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    min_score: _Share | None = None
     use_embeddings: bool = False
     include_review_candidates: bool = True
     page: _Page | None = None
@@ -82,26 +87,26 @@ class SearchUnified(Arguments, frozen=True):
 
     Attributes:
         query: Words or a question; without it, the newest memories are listed.
-        tags: Only memories that have all of these tags.
-        status: Only memories in this state; default active and promoted.
+        tags: Only memories that have one of these tags, up to 16.
+        status: Only memories in this state, or in one of these; default active and promoted.
         limit: Maximum number of results, 1 to 100.
         stm_weight: Weight of memories, 0 to 2.
         ltm_weight: Weight of promoted memories, 0 to 2.
         window_days: Only memories of the last days.
-        min_score: Only memories whose current score is at least this.
+        min_score: Only memories whose current score is at least this, 0 to 1.
         page: Page of the results, from 1.
         page_size: Results of a page, 1 to 100.
         preview_length: Characters of each content; 0 means all.
     """
 
     query: Text | None = None
-    tags: Labels = ()
-    status: Status | None = None
+    tags: _Tags | None = None
+    status: _Statuses | None = None
     limit: _Count = 10
     stm_weight: Annotated[float, msgspec.Meta(ge=0, le=2)] = 1.0
     ltm_weight: Annotated[float, msgspec.Meta(ge=0, le=2)] = 0.7
     window_days: _Days | None = None
-    min_score: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    min_score: _Share | None = None
     page: _Page | None = None
     page_size: _Count | None = None
     preview_length: _Preview | None = None
@@ -123,12 +128,12 @@ class ObserveUsage(Arguments, frozen=True):
     """Used memories.
 
     Attributes:
-        memory_ids: Ids of the memories that an answer used, 1 to 100.
+        memory_ids: Ids of the memories that an answer used, up to 100.
         context_tags: Tags of the topic in which they were used.
     """
 
     memory_ids: _Ids
-    context_tags: Labels = ()
+    context_tags: Labels | None = None
 
 
 class CreateRelation(Arguments, frozen=True):
@@ -139,19 +144,21 @@ class CreateRelation(Arguments, frozen=True):
         to_memory_id: Id of the second memory.
         relation_type: Name of the relation, 1 to 64 characters.
         strength: Its strength, 0 to 1.
+        metadata: Not stored: relations have no fields of their own. Use `meta` of a memory instead.
     """
 
     from_memory_id: UUID
     to_memory_id: UUID
     relation_type: Kind
     strength: Weight = 1.0
+    metadata: dict[str, Any] | None = None
 
 
 class OpenMemories(Arguments, frozen=True):
     """Memories to read.
 
     Attributes:
-        memory_ids: An id, or 1 to 100 ids.
+        memory_ids: An id, or up to 100 ids.
         include_relations: Also return the relations of each memory.
         include_scores: Also return the current score of each memory.
         page: Page of the ids, from 1.
@@ -169,14 +176,14 @@ class ReadGraph(Arguments, frozen=True):
     """A part of the graph of memories.
 
     Attributes:
-        status: Memories in this state.
+        status: Memories in this state, or all that aren't in cold storage.
         include_scores: Also return the current score of each memory.
         limit: Maximum number of memories, 1 to 100.
         page: Page of the memories, from 1.
         page_size: Memories of a page, 1 to 100.
     """
 
-    status: Status = "active"
+    status: Status | Literal["all"] = "active"
     include_scores: bool = True
     limit: _Count | None = None
     page: _Page | None = None
@@ -190,8 +197,8 @@ class ClusterMemories(Arguments, frozen=True):
         strategy: Always `similarity`.
         threshold: Only groups whose cohesion is at least this, 0 to 1.
         max_cluster_size: Only groups of at most this many memories.
-        find_duplicates: Only groups of duplicates.
-        duplicate_threshold: Cohesion of duplicates, 0 to 1.
+        find_duplicates: Return pairs of duplicates instead of groups.
+        duplicate_threshold: Only duplicates of groups whose cohesion is at least this, 0 to 1; default 0.88.
     """
 
     strategy: Literal["similarity"] = "similarity"
@@ -212,7 +219,7 @@ class ConsolidateMemories(Arguments, frozen=True):
         cohesion_threshold: Only groups whose cohesion is at least this, 0 to 1.
     """
 
-    cluster_id: Name | None = None
+    cluster_id: UUID | None = None
     mode: Literal["preview", "apply", "link"] = "preview"
     auto_detect: bool = False
     cohesion_threshold: _Share = 0.75
@@ -264,9 +271,15 @@ class Backfill(Arguments, frozen=True):
     """A move of memories to the configured embedding model.
 
     Attributes:
+        model: Not chosen here: the service embeds with the model of its settings.
+        limit: Not possible: the job takes all memories that lack a vector of the model.
+        force: Not possible: vectors of the configured model are not computed again.
         dry_run: Only count the memories.
     """
 
+    model: Name | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    force: bool = False
     dry_run: bool = False
 
 

@@ -17,6 +17,10 @@ TOOLS: Final[list[Tool[Any]]] = []
 WAIT: Final = {"prefer": "wait=5"}
 LINKS_PAGE: Final = 1_000
 LINK_PAGES_MAX: Final = 10
+NO_METADATA: Final = (
+    "Relations have no metadata here: leave `metadata` out, and say what matters in `relation_type` or in `meta` of "
+    "one of the memories"
+)
 MISSING: Final = frozenset({404, 409})
 
 _tool = collect(TOOLS)
@@ -32,9 +36,9 @@ async def save_memory(backend: Backend, given: mnemex_arguments.SaveMemory) -> J
     extra = {name: value for name, value in (("source", given.source), ("context", given.context)) if value}
     body = {
         "text": given.content,
-        "tags": given.tags,
+        "tags": given.tags or (),
         "entities": given.entities or found,
-        "metadata": given.meta | extra,
+        "metadata": (given.meta or {}) | extra,
         "multiplier": strength,
     }
     reply = await backend.call("POST", "/v1/memories", body=body, headers=WAIT)
@@ -44,8 +48,8 @@ async def save_memory(backend: Backend, given: mnemex_arguments.SaveMemory) -> J
         "memory_id": memory_id,
         "message": "Memory saved" if reply.status == 200 else "Memory accepted; searches find it within seconds",
         "has_embedding": reply.status == 200,
-        "enrichment_applied": bool(found),
-        "auto_entities": list(found),
+        "enrichment_applied": given.strength is None or not given.entities,
+        "auto_entities": len(found),
         "calculated_strength": strength,
     }
 
@@ -69,7 +73,7 @@ async def search_memory(backend: Backend, given: SearchMemory) -> Json:
             "content": mnemex_reading.shorten(memory["text"], given.preview_length),
             "tags": memory["tags"],
             "score": memory["score"],
-            "similarity": similarity,
+            "similarity": similarity if given.use_embeddings else None,
             "use_count": memory["access_count"],
             "last_used": mnemex_reading.last_use(memory),
             "age_days": mnemex_reading.age_days(memory),
@@ -97,7 +101,7 @@ async def search_unified(backend: Backend, given: SearchUnified) -> Json:
         hits.append(
             {
                 "content": mnemex_reading.shorten(memory["text"], given.preview_length),
-                "title": memory["text"].partition("\n")[0][:80],
+                "title": memory["text"].partition("\n")[0][:80] if promoted else f"Memory {memory['id'][-8:]}",
                 "source": "ltm" if promoted else "stm",
                 "score": weight * (similarity if similarity is not None else memory["score"] or 0.0),
                 "path": promoted and promoted["note"],
@@ -117,27 +121,46 @@ async def _find(
 ) -> list[tuple[Json, float | None]]:
     """Return memories with the score of the search, best first; without a query those among the newest 500, and None.
 
-    Pages need more results than one page has: with `page_size`, the best 100 are found.
+    Pages need more results than one page has: with `page_size`, the best 100 are found. Several tags are searched one
+    by one, because a search's filter needs all tags; the results are merged by their ranks.
     """
     most = limit if given.page is None and given.page_size is None else mnemex_reading.FOUND_MAX
+    named = [given.status] if isinstance(given.status, str) else given.status or ["active", "promoted"]
+    tiers, promoted = mnemex_reading.select_states(named)
     after = mnemex_reading.window_start(given.window_days)
-    found: list[tuple[Json, float | None]]
-    promoted = True if given.status == "promoted" else None
+    ranked: dict[str, tuple[int, float | None]] = {}
+    memories: dict[str, Json] = {}
+    for tag in dict.fromkeys(given.tags or ()) or [None]:
+        if given.query is None:
+            params = {"after": after, "tag": tag, "tier": tiers[0] if len(tiers) == 1 else None}
+            params["promoted"] = None if promoted is None else str(promoted).lower()
+            sent: Params = {name: value for name, value in params.items() if value is not None}
+            path: Params = {**sent, "limit": mnemex_reading.LISTED_MAX}
+            listed = (await backend.call("GET", "/v1/memories", params=path)).body["memories"]
+            memories |= {memory["id"]: memory for memory in listed}
+            hits = [{"id": memory["id"], "score": None} for memory in listed]
+        else:
+            tags = [] if tag is None else [tag]
+            body = {"query": given.query, "limit": most, "tags": tags, "after": after, "promoted": promoted}
+            body |= {"tiers": tiers, "reinforce": False, **options}
+            body = {name: value for name, value in body.items() if value is not None}
+            hits = (await backend.call("POST", "/v1/search", body=body)).body["results"]
+        for rank, hit in enumerate(hits):
+            if hit["id"] not in ranked or rank < ranked[hit["id"]][0]:
+                ranked[hit["id"]] = (rank, hit["score"])
     if given.query is None:
-        params = {"after": after, "tag": given.tags[0] if given.tags else None}
-        params |= {"promoted": "true" if promoted else None, "tier": mnemex_reading.TIERS.get(given.status or "active")}
-        sent: Params = {name: value for name, value in params.items() if value is not None}
-        listed = (await backend.call("GET", "/v1/memories", params={**sent, "limit": mnemex_reading.LISTED_MAX})).body
-        found = [(memory, None) for memory in listed["memories"] if set(given.tags) <= set(memory["tags"])]
+        order = sorted(memories, key=lambda memory_id: memories[memory_id]["created_at"], reverse=True)
     else:
-        body = {"query": given.query, "limit": most, "tags": given.tags, "after": after, "promoted": promoted}
-        body |= {"tiers": [mnemex_reading.TIERS.get(given.status or "active", "active")], "reinforce": False, **options}
-        body = {name: value for name, value in body.items() if value is not None}
-        hits = (await backend.call("POST", "/v1/search", body=body)).body["results"]
-        memories = await mnemex_reading.fetch(backend, [hit["id"] for hit in hits])
-        found = [(memories[hit["id"]], hit["score"]) for hit in hits if hit["id"] in memories]
+        order = sorted(ranked, key=lambda memory_id: ranked[memory_id][0])
+        memories = await mnemex_reading.fetch(backend, order[: mnemex_reading.LISTED_MAX])
     least = given.min_score
-    return [one for one in found if least is None or (one[0]["score"] or 0.0) >= least][:most]
+    return [
+        (memories[memory_id], ranked[memory_id][1])
+        for memory_id in order
+        if memory_id in memories
+        and mnemex_reading.status_of(memories[memory_id]) in named
+        and (least is None or (memories[memory_id]["score"] or 0.0) >= least)
+    ][:most]
 
 
 @_tool("Strengthen a memory", scope="ingest", arguments=mnemex_arguments.TouchMemory, result=mnemex_results.Touched)
@@ -169,13 +192,21 @@ def refusal(failure: ToolFailure) -> Json:
     return {"success": False, "message": str(failure)}
 
 
-@_tool("Report used memories", scope="ingest", arguments=mnemex_arguments.ObserveUsage, result=mnemex_results.Observed)
+@_tool(
+    "Report used memories",
+    scope="ingest",
+    also=("read",),
+    arguments=mnemex_arguments.ObserveUsage,
+    result=mnemex_results.Observed,
+)
 async def observe_memory_usage(backend: Backend, given: mnemex_arguments.ObserveUsage) -> Json:
     """Report the memories that an answer used: each becomes stronger, and more so in another domain (tags)."""
     wanted = list(dict.fromkeys(map(str, given.memory_ids)))
+    if not wanted:
+        return {"reinforced": False, "count": 0, "reason": "no ids were given"}
     before = await mnemex_reading.fetch(backend, wanted)
     touched = {
-        memory_id: await _touch(backend, memory_id, {"context_tags": given.context_tags})
+        memory_id: await _touch(backend, memory_id, {"context_tags": given.context_tags or ()})
         for memory_id in wanted
         if memory_id in before
     }
@@ -206,12 +237,15 @@ async def observe_memory_usage(backend: Backend, given: mnemex_arguments.Observe
 @_tool(
     "Relate two memories",
     scope="ingest",
+    also=("read",),
     arguments=mnemex_arguments.CreateRelation,
     result=mnemex_results.Related,
     repeats=True,
 )
 async def create_relation(backend: Backend, given: mnemex_arguments.CreateRelation) -> Json:
     """Relate a memory to another one. An existing relation remains as it is."""
+    if given.metadata:
+        return {"success": False, "message": NO_METADATA}
     ends = {"from": str(given.from_memory_id), "to": str(given.to_memory_id)}
     known = mnemex_reading.relation_id(ends["from"], ends["to"], given.relation_type)
     body = {**ends, "kind": given.relation_type, "weight": given.strength}
@@ -239,18 +273,14 @@ async def open_memories(backend: Backend, given: mnemex_arguments.OpenMemories) 
     wanted, about = mnemex_reading.select_page(list(dict.fromkeys(map(str, ids))), given.page, given.page_size)
     found = await mnemex_reading.fetch(backend, wanted)
     memories = [
-        mnemex_reading.render(found[memory_id], with_score=given.include_scores)
+        mnemex_reading.render_fully(found[memory_id], with_score=given.include_scores)
         for memory_id in wanted
         if memory_id in found
     ]
     if given.include_relations:
         for shown in memories:
             links = (await backend.call("GET", "/v1/links", params={"memory": shown["id"]})).body["links"]
-            relations = list(map(mnemex_reading.render_relation, links))
-            shown["relations"] = {
-                "outgoing": [one for one in relations if one["from"] == shown["id"]],
-                "incoming": [one for one in relations if one["to"] == shown["id"]],
-            }
+            shown["relations"] = mnemex_reading.render_ends(links, shown["id"])
     missing = [memory_id for memory_id in wanted if memory_id not in found]
     return {"success": True, "count": len(memories), "memories": memories, "not_found": missing, **about}
 
@@ -264,25 +294,25 @@ async def open_memories(backend: Backend, given: mnemex_arguments.OpenMemories) 
 )
 async def read_graph(backend: Backend, given: mnemex_arguments.ReadGraph) -> Json:
     """Return the newest memories of a state, and the relations between them."""
-    most = given.limit or mnemex_reading.LISTED_MAX
-    params: Params = {
-        "limit": most,
-        "tier": mnemex_reading.TIERS.get(given.status, "active"),
-        "promoted": "true" if given.status == "promoted" else "false",
-    }
+    named = ["active", "archived", "promoted"] if given.status == "all" else [given.status]
+    tiers, promoted = mnemex_reading.select_states(named)
+    params: dict[str, str | int] = {"limit": given.limit or mnemex_reading.LISTED_MAX}
+    params |= {"tier": tiers[0]} if len(tiers) == 1 else {}
+    params |= {} if promoted is None else {"promoted": str(promoted).lower()}
     listed = (await backend.call("GET", "/v1/memories", params=params)).body["memories"]
-    shown, about = mnemex_reading.select_page(listed, given.page, given.page_size)
-    ids = {memory["id"] for memory in shown}
+    found = [memory for memory in listed if memory["tier"] in tiers]
+    ids = {memory["id"] for memory in found}
     links, is_complete = await read_pages(backend, "/v1/links", "links", LINK_PAGES_MAX, limit=LINKS_PAGE)
     relations = [mnemex_reading.render_relation(link) for link in links if {link["from"], link["to"]} <= ids]
-    count = len(shown) or 1
+    count = len(found) or 1
     stats = {
-        "total_memories": len(shown),
+        "total_memories": len(found),
         "total_relations": len(relations),
-        "avg_score": sum(memory["score"] or 0.0 for memory in shown) / count,
-        "avg_use_count": sum(memory["access_count"] for memory in shown) / count,
+        "avg_score": sum(memory["score"] or 0.0 for memory in found) / count,
+        "avg_use_count": sum(memory["access_count"] for memory in found) / count,
         "status_filter": given.status,
         "relations_complete": is_complete,
     }
+    shown, about = mnemex_reading.select_page(found, given.page, given.page_size)
     memories = [mnemex_reading.render(memory, with_score=given.include_scores) for memory in shown]
     return {"success": True, "memories": memories, "relations": relations, "stats": stats, **about}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.domain.dynamics import mnemex
+from app.domain.formatting import count_memories
 from app.domain.recall.conversation_features import is_question
 from app.domain.recall.knowledge import knowledge
 from app.domain.salience import entities
@@ -80,37 +81,49 @@ async def _recall(backend: Backend, message: str) -> list[Json]:
 @_tool(
     "Recall and strengthen",
     scope="ingest",
+    also=("read",),
     arguments=mnemex_arguments.OneMessage,
     result=mnemex_results.AutoRecalled,
 )
 async def auto_recall_process_message(backend: Backend, given: mnemex_arguments.OneMessage) -> Json:
-    """Recall the memories that matter for a message, and report all of them as used (also needs the scope read)."""
+    """Recall the memories that matter for a message, and report all of them as used."""
     memories = await _recall(backend, given.message)
     if memories:
         await backend.call("POST", "/v1/observations", body={"ids": [memory["id"] for memory in memories]})
     shown = [{"id": one["id"], "content": one["text"], "relevance": one["relevance"]} for one in memories]
-    return {"success": True, "memories_found": len(shown), "memories": shown}
+    return {
+        "success": True,
+        "enabled": True,
+        "topics_found": list(entities.entities(given.message, foreign=False)),
+        "memories_found": len(shown),
+        "memories_reinforced": [one["id"] for one in shown],
+        "mode": "explicit",
+        "memories": shown,
+        "message": f"{count_memories(len(shown))} recalled and reported as used",
+    }
 
 
 @_tool(
     "Measure the tools",
     scope="read",
     arguments=mnemex_arguments.NoArguments,
-    result=mnemex_results.Metrics,
+    result=dict[str, Any],
     reads=True,
 )
 async def get_performance_metrics(backend: Backend, _: mnemex_arguments.NoArguments) -> Json:
     """Return how often your tools were called and how long they took, in this server process."""
+    timings = tool_timings.read(backend.owner)
     metrics = {
         name: {
             "count": timing.count,
-            "total_ms": timing.total * 1000,
             "avg_ms": timing.total * 1000 / timing.count,
+            "min_ms": timing.shortest * 1000,
             "max_ms": timing.longest * 1000,
+            "total_ms": timing.total * 1000,
         }
-        for name, timing in tool_timings.read(backend.owner).items()
+        for name, timing in timings.items()
     }
-    return {"success": True, "metrics": metrics}
+    return {**metrics, **{f"{name}_count": timing.count for name, timing in timings.items()}}
 
 
 @_tool(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
+from uuid import UUID, uuid5
 
 from app.domain.durations import DAY
 from app.mcp.backend import Backend, Json, Params
@@ -14,7 +15,10 @@ from app.mcp.backend import Backend, Json, Params
 T = TypeVar("T")
 FOUND_MAX: Final = 100
 LISTED_MAX: Final = 500
-TIERS: Final = {"active": "active", "archived": "archived"}
+PREVIEW: Final = 100
+"""Characters of the previews of a memory's text."""
+_RELATIONS: Final = UUID("5f0c3f0a-5d0e-5c37-9a53-0b9d3c8f2c11")
+_TIERS: Final = {"active": ("active",), "archived": ("archived",), "promoted": ("active", "archived")}
 
 
 async def fetch(backend: Backend, memory_ids: Sequence[str]) -> dict[str, Json]:
@@ -38,12 +42,22 @@ def last_use(memory: Json) -> int:
 
 def age_days(memory: Json) -> float:
     """Return the days since the last use."""
-    return round(max(time.time() - last_use(memory), 0) / DAY, 3)
+    return round(max(time.time() - last_use(memory), 0) / DAY, 1)
 
 
 def window_start(days: int | None) -> str | None:
     """Return the time before some days; None for None."""
     return None if days is None else (datetime.now(UTC) - timedelta(days=days)).isoformat()
+
+
+def select_states(statuses: Sequence[str]) -> tuple[list[str], bool | None]:
+    """Return the tiers of memories in these states, and whether they are promoted; None means either.
+
+    A promoted memory is in no other state, so that `status_of` decides about each memory that is found.
+    """
+    tiers = dict.fromkeys(tier for status in statuses for tier in _TIERS[status])
+    promoted = None if set(statuses) > {"promoted"} else "promoted" in statuses
+    return list(tiers), promoted
 
 
 def status_of(memory: Json) -> str:
@@ -68,29 +82,52 @@ def select_page(found: Sequence[T], page: int | None, page_size: int | None) -> 
 
 
 def render(memory: Json, *, with_score: bool) -> Json:
-    """Return a memory as `open_memories` and `read_graph` show it."""
+    """Return a memory as `read_graph` shows it."""
     shown = {
         "id": memory["id"],
         "content": memory["text"],
         "entities": memory["entities"],
         "tags": memory["tags"],
-        "meta": memory["metadata"],
         "created_at": seconds(memory["created_at"]),
         "last_used": last_use(memory),
         "use_count": memory["access_count"],
         "strength": memory["multiplier"],
         "status": status_of(memory),
     }
-    return shown | ({"score": memory["score"]} if with_score else {})
+    return shown | ({"score": memory["score"], "age_days": age_days(memory)} if with_score else {})
+
+
+def render_fully(memory: Json, *, with_score: bool) -> Json:
+    """Return a memory as `open_memories` shows it; `meta` holds the metadata besides `source` and `context`."""
+    meta = dict(memory["metadata"])
+    about = {name: meta.pop(name, None) for name in ("source", "context")}
+    promoted = memory["promoted"]
+    about |= {
+        "promoted_at": seconds(promoted["at"]) if promoted else None,
+        "promoted_to": promoted["note"] if promoted else None,
+    }
+    return {**render(memory, with_score=with_score), **about, "meta": meta}
+
+
+def candidate(memory: Json, reason: str) -> Json:
+    """Return a memory as candidates of a promotion show it."""
+    return {
+        "id": memory["id"],
+        "content_preview": shorten(memory["text"], PREVIEW),
+        "reason": reason,
+        "score": memory["score"],
+        "use_count": memory["access_count"],
+        "age_days": age_days(memory),
+    }
 
 
 def relation_id(from_id: str, to_id: str, kind: str) -> str:
-    """Return the id of a relation: links have no id of their own."""
-    return f"{from_id}:{to_id}:{kind}"
+    """Return the id of a relation, made of its ends and type: links have no id of their own."""
+    return str(uuid5(_RELATIONS, f"{from_id}:{to_id}:{kind}"))
 
 
 def render_relation(link: Json) -> Json:
-    """Return a link as a relation."""
+    """Return a link as a relation of the graph."""
     return {
         "id": relation_id(link["from"], link["to"], link["kind"]),
         "from": link["from"],
@@ -98,4 +135,16 @@ def render_relation(link: Json) -> Json:
         "type": link["kind"],
         "strength": link["weight"],
         "created_at": seconds(link.get("created_at")),
+    }
+
+
+def render_ends(links: Sequence[Json], memory_id: str) -> Json:
+    """Return the links of a memory as its outgoing and incoming relations, each with its other end."""
+    return {
+        side: [
+            {far: link[far], "type": link["kind"], "strength": link["weight"]}
+            for link in links
+            if link[near] == memory_id
+        ]
+        for side, near, far in (("outgoing", "from", "to"), ("incoming", "to", "from"))
     }

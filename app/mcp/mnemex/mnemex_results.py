@@ -25,7 +25,7 @@ class Saved(Done):
     memory_id: str | Maybe = U
     has_embedding: bool | Maybe = U
     enrichment_applied: bool | Maybe = U
-    auto_entities: list[str] | Maybe = U
+    auto_entities: int | Maybe = U
     calculated_strength: float | Maybe = U
 
 
@@ -137,21 +137,42 @@ class Graph(Done, kw_only=True):
 
 
 class Clusters(Done, kw_only=True):
-    """Groups of similar memories; `action` says what consolidation would do with each."""
+    """Groups of similar memories, or pairs of duplicates; `suggested_action` is what a consolidation would do."""
+
+    mode: str
+    strategy: str | Maybe = U
+    threshold: float | Maybe | None = U
+    clusters_found: int | Maybe = U
+    clusters: list[dict[str, Any]] | Maybe = U
+    duplicates_found: int | Maybe = U
+    duplicates: list[dict[str, Any]] | Maybe = U
+
+
+class Consolidated(Done, kw_only=True):
+    """Groups that were merged or linked, or would be; `error` and `hint` explain a refusal."""
 
     mode: str | Maybe = U
-    clusters_found: int
-    clusters: list[dict[str, Any]]
+    error: str | Maybe = U
+    hint: str | Maybe = U
+    candidates_found: int | Maybe = U
+    showing: int | Maybe = U
+    previews: list[dict[str, Any]] | Maybe = U
+    linked_clusters: int | Maybe = U
+    total_relations_created: int | Maybe = U
+    consolidated_clusters: int | Maybe = U
+    total_memories_saved: int | Maybe = U
+    results: list[dict[str, Any]] | Maybe = U
     job_id: str | Maybe = U
-    relations_created: int | Maybe = U
 
 
 class Promoted(Done, kw_only=True):
     """Promoted memories, or those that would be promoted."""
 
     dry_run: bool
+    candidates_found: int
     promoted_count: int
     promoted_ids: list[str]
+    candidates: list[dict[str, Any]]
     job_id: str | Maybe = U
 
 
@@ -194,19 +215,19 @@ class RecallAdvice(msgspec.Struct):
 class AutoRecalled(Done, kw_only=True):
     """Memories that were recalled and reported as used."""
 
+    enabled: bool
+    topics_found: list[str]
     memories_found: int
+    memories_reinforced: list[str]
+    mode: str
     memories: list[dict[str, Any]]
 
 
 class Backfilled(Done, kw_only=True):
-    """Number of memories to embed again."""
+    """Number of memories to embed again; `error` and `hint` explain a refusal."""
 
-    dry_run: bool
-    memories: int
+    error: str | Maybe = U
+    hint: str | Maybe = U
+    dry_run: bool | Maybe = U
+    memories: int | Maybe = U
     job_id: str | Maybe = U
-
-
-class Metrics(Done, kw_only=True):
-    """Durations of this server's tools since the last reset, in milliseconds."""
-
-    metrics: dict[str, Any]
