@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +14,7 @@ from ebbing_client.connection import find_connection
 from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
 from ebbing_client.methods import awaiting
 from ebbing_client.operations import Message
-from ebbing_client.records import Memories, convert_messages, external_ids, list_bodies
+from ebbing_client.records import Memories, convert_messages, list_bodies
 from ebbing_client.results import Added, Erasure, Event, Memory
 from ebbing_client.spool import Spool
 from ebbing_client.stores import Rejected
@@ -131,6 +130,11 @@ class AsyncEbbing:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending
 
+    @property
+    def dropped(self) -> int:
+        """Number of buffered memories not stored, because their person or conversation was erased after the write."""
+        return 0 if self._writer is None else self._writer.sender.dropped
+
     async def flush(self, timeout: float | None = None) -> None:
         """Send all buffered writes now; raises like `Ebbing.flush`."""
         if self._writer is not None:
@@ -181,9 +185,7 @@ class AsyncEbbing:
             except SPOOLED:
                 pass
             else:
-                return replace(
-                    sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out)
-                )
+                return writer.answer(sent, records, skipped, left_out)
         await asyncio.to_thread(writer.sender.put, records, self._timeout if timeout is None else timeout)
         return buffered(records, skipped, left_out)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +13,7 @@ from ebbing_client.connection import find_connection
 from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
 from ebbing_client.methods import blocking
 from ebbing_client.operations import Message
-from ebbing_client.records import Memories, convert_messages, external_ids, list_bodies
+from ebbing_client.records import Memories, convert_messages, list_bodies
 from ebbing_client.results import Added, Erasure, Event, Memory
 from ebbing_client.spool import Spool
 from ebbing_client.stores import Rejected
@@ -155,6 +154,11 @@ class Ebbing:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending
 
+    @property
+    def dropped(self) -> int:
+        """Number of buffered memories not stored, because their person or conversation was erased after the write."""
+        return 0 if self._writer is None else self._writer.sender.dropped
+
     def flush(self, timeout: float | None = None) -> None:
         """Send all buffered writes now.
 
@@ -216,9 +220,7 @@ class Ebbing:
             except SPOOLED:
                 pass
             else:
-                return replace(
-                    sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out)
-                )
+                return writer.answer(sent, records, skipped, left_out)
         writer.sender.put(records, self._timeout if timeout is None else timeout)
         return buffered(records, skipped, left_out)
 

@@ -6,7 +6,6 @@ ledger of erasures say what was erased since; elsewhere the caller has to accept
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,13 +22,14 @@ from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era
 from app.domain.imports.items import DumpedMemory, DumpedRow, DumpHeader, FileRefused
 from app.domain.policy.policy import Policy
-from app.domain.privacy.late_arrivals import is_buried, matches_scope
+from app.domain.privacy.late_arrivals import matches_scope
+from app.services.ingest import late_writes
 from app.services.security import audit
 from app.services.storage.memory_write import memory_write
 from app.services.strength import memory_strength
 from app.store.core import database
 from app.store.enrichment import work_queue
-from app.store.erasure import requests, tombstones
+from app.store.erasure import requests
 from app.store.ingest import imports, loaded_rows
 from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
@@ -44,7 +44,6 @@ ERASED: Final = "was erased after the dump, or an erasure covers it"
 NAMED: Final = "another memory has its external_id"
 UNCONNECTED: Final = "it connects memories that aren't stored, or exists already"
 EXPIRED: Final = "expires_at has passed"
-_KEY_BYTES: Final = 32
 _INPUTS: Final = ("kind", "salience", "multiplier", "pace", "access_count")
 _MOMENTS: Final = ("created_at", "accessed_at")
 _ANCHOR: Final = ("anchored_at", "level", "retrieval", "stability")
@@ -150,9 +149,8 @@ def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
     """Return the memories that were erased from the dump's tenant, if it is in this installation."""
     with database.tenant(source_id) as tx:
         erased = loaded_rows.find_erased(tx, source_id, [item.memory_id for item in items])
-        graves = tombstones.since(tx, source_id, 0)
-        key = tombstones.digest_key(tx, source_id, os.urandom(_KEY_BYTES)) if graves else b""
-    return erased | {item.memory_id for item in items if graves and is_buried(graves, key, item.given, item.seq)}
+        covered = late_writes.find_erased(tx, source_id, [(item.given, item.seq) for item in items])
+    return erased | {item.memory_id for item, what in zip(items, covered, strict=True) if what is not None}
 
 
 def _insert(
