@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ebbing_client import operations
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
-from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.local import START_SECONDS, LocalService
 from ebbing_client.methods import awaiting
 from ebbing_client.operations import Message
 from ebbing_client.records import Memories, convert_messages, list_bodies
@@ -50,6 +51,24 @@ class AsyncEbbing:
         self._writer = open_writer(connection, timeout, options)
         self._transport = AsyncTransport(connection, timeout)
         self._detach = None if self._writer is None else close_at_exit(self, self._writer.sender)
+        self._service: LocalService | None = None
+
+    @classmethod
+    async def local(
+        cls, path: str | os.PathLike[str], *, start_timeout: float = START_SECONDS, **options: Unpack[ClientOptions]
+    ) -> Self:
+        """Start a whole service on this machine: `async with await AsyncEbbing.local(path) as ebbing`.
+
+        See `Ebbing.local`.
+        """
+        service = await asyncio.to_thread(LocalService, path, start_timeout)
+        try:
+            client = cls(service.url, service.key, **options)
+        except BaseException:
+            service.stop()
+            raise
+        client._service = service
+        return client
 
     search = awaiting(operations.search)
     recall = awaiting(operations.recall)
@@ -158,6 +177,8 @@ class AsyncEbbing:
                 await asyncio.to_thread(self._writer.sender.close, self._timeout if timeout is None else timeout)
         finally:
             await self._transport.close()
+            if self._service is not None:
+                await asyncio.to_thread(self._service.stop)
 
     async def __aenter__(self) -> Self:
         return self

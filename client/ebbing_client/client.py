@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ebbing_client import operations
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
-from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.local import START_SECONDS, LocalService
 from ebbing_client.methods import blocking
 from ebbing_client.operations import Message
 from ebbing_client.records import Memories, convert_messages, list_bodies
@@ -60,6 +61,34 @@ class Ebbing:
         self._writer = open_writer(connection, timeout, options)
         self._transport = Transport(connection, timeout)
         self._detach = None if self._writer is None else close_at_exit(self, self._writer.sender)
+        self._service: LocalService | None = None
+
+    @classmethod
+    def local(
+        cls, path: str | os.PathLike[str], *, start_timeout: float = START_SECONDS, **options: Unpack[ClientOptions]
+    ) -> Self:
+        """Start a whole service on this machine and return a client that stops it when it is closed.
+
+        For notebooks and tests: PostgreSQL, Redis, workers and the API run as processes of their own, until `close`,
+        the end of the `with` block or the end of this program. The data remains in the folder for the next start. The
+        package `ebbing` must be installed in this environment.
+
+        Args:
+            path: Folder of the service's data; it is created if it doesn't exist. One service at a time uses it.
+            start_timeout: Seconds until the service must be ready; the first start creates the databases.
+            options: Arguments of the client.
+
+        Raises:
+            LocalServiceError: The package is missing, another service uses the folder, or the start failed.
+        """
+        service = LocalService(path, start_timeout)
+        try:
+            client = cls(service.url, service.key, **options)
+        except BaseException:
+            service.stop()
+            raise
+        client._service = service
+        return client
 
     search = blocking(operations.search)
     recall = blocking(operations.recall)
@@ -195,6 +224,8 @@ class Ebbing:
                 self._writer.sender.close(self._timeout if timeout is None else timeout)
         finally:
             self._transport.close()
+            if self._service is not None:
+                self._service.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.clients.redis.connection import COUNTERS
+from app.clients.redis.connection import COUNTERS, stream_key
 from app.domain.ingest.envelope import decode_envelope, replay_header
 from tests.api.caller import Api, fields
 from tests.services.due_deletions import worked
@@ -82,7 +82,7 @@ def test_the_drain_drops_what_the_response_could_not_report(api: Api) -> None:
     """The erasure starts between acceptance and storage, or the entry is a dead letter that is replayed."""
     answer = post(api, written("late", HOUR, subject="ann", external_id="1"), written("kept", HOUR, subject="bob"))
     assert "dropped" not in answer.json()
-    [(entry_id, entry)] = api.service.redis.xrange(f"ebbing:ingest:{api.tenant.tenant_id}")
+    [(entry_id, entry)] = api.service.redis.xrange(stream_key(api.tenant.tenant_id))
     envelope = decode_envelope(entry_id.decode(), entry[b"n"], entry[b"h"], entry[b"e"])
     assert envelope.sent_ms is not None
     replayed = decode_envelope("9-0", entry[b"n"], replay_header(entry[b"h"], entry_id.decode()), entry[b"e"])
