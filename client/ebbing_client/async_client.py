@@ -145,6 +145,11 @@ class AsyncEbbing:
         return self._read(operations.read_memory, "/v1/memories", "memories", params, timeout)
 
     @property
+    def is_buffering(self) -> bool:
+        """True if writes may wait in this client's queue or spool."""
+        return self._writer is not None
+
+    @property
     def pending(self) -> int:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending

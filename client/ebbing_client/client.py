@@ -179,6 +179,11 @@ class Ebbing:
         return map(operations.read_memory, self._pages("/v1/memories", "memories", params, timeout))
 
     @property
+    def is_buffering(self) -> bool:
+        """True if writes may wait in this client's queue or spool."""
+        return self._writer is not None
+
+    @property
     def pending(self) -> int:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending

@@ -24,5 +24,5 @@ def test_a_local_service_needs_the_package(tmp_path: Path, monkeypatch: pytest.M
 def test_an_unusable_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "distribution", lambda _: None)
     (tmp_path / "file").touch()
-    with pytest.raises(LocalServiceError, match="can't be started in .*file"):
+    with pytest.raises(LocalServiceError, match=r"can't be started in .*file"):
         Ebbing.local(tmp_path / "file")
