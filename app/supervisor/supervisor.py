@@ -54,7 +54,8 @@ class Supervisor:
     A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, delays grow up to
     a minute until it has lived for a minute, and the others continue. All children stop if an essential child dies
     that often, or any child that isn't optional before all have started, or if a first start fails. An optional child
-    that dies that often isn't restarted. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once.
+    that dies that often isn't restarted. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once. So
+    does the end of `lifeline`, a file descriptor such as that of a pipe from the program that started the service.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class Supervisor:
         children: Sequence[Child],
         on_event: Callable[[ChildEvent], None],
         policy: RestartPolicy | None = None,
+        lifeline: int | None = None,
     ) -> None:
+        self._lifelines = [] if lifeline is None else [lifeline]
         self._children = children
         self._on_event = on_event
         self._policy = policy or RestartPolicy()
@@ -253,7 +256,10 @@ class Supervisor:
 
     def _pause(self, seconds: float) -> None:
         """Wait until the timeout, a signal or the death of a child."""
-        select.select([self._wake_out], [], [], seconds)
+        ready, _, _ = select.select([self._wake_out, *self._lifelines], [], [], seconds)
+        if self._wake_out not in ready and ready and not os.read(ready[0], 512):
+            self._lifelines.clear()
+            self.request_stop()
         with suppress(BlockingIOError):
             while os.read(self._wake_out, 512):
                 pass

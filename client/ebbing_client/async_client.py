@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbing_client import operations
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
-from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.local import START_SECONDS, LocalService
 from ebbing_client.methods import awaiting
 from ebbing_client.operations import Message
-from ebbing_client.records import Memories, convert_messages, external_ids, list_bodies
+from ebbing_client.records import Memories, convert_messages, list_bodies
 from ebbing_client.results import Added, Erasure, Event, Memory
 from ebbing_client.spool import Spool
 from ebbing_client.stores import Rejected
@@ -51,6 +51,24 @@ class AsyncEbbing:
         self._writer = open_writer(connection, timeout, options)
         self._transport = AsyncTransport(connection, timeout)
         self._detach = None if self._writer is None else close_at_exit(self, self._writer.sender)
+        self._service: LocalService | None = None
+
+    @classmethod
+    async def local(
+        cls, path: str | os.PathLike[str], *, start_timeout: float = START_SECONDS, **options: Unpack[ClientOptions]
+    ) -> Self:
+        """Start a whole service on this machine: `async with await AsyncEbbing.local(path) as ebbing`.
+
+        See `Ebbing.local`.
+        """
+        service = await asyncio.to_thread(LocalService, path, start_timeout)
+        try:
+            client = cls(service.url, service.key, **options)
+        except BaseException:
+            service.stop()
+            raise
+        client._service = service
+        return client
 
     search = awaiting(operations.search)
     recall = awaiting(operations.recall)
@@ -127,9 +145,19 @@ class AsyncEbbing:
         return self._read(operations.read_memory, "/v1/memories", "memories", params, timeout)
 
     @property
+    def is_buffering(self) -> bool:
+        """True if writes may wait in this client's queue or spool."""
+        return self._writer is not None
+
+    @property
     def pending(self) -> int:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending
+
+    @property
+    def dropped(self) -> int:
+        """Number of buffered memories not stored, because their person or conversation was erased after the write."""
+        return 0 if self._writer is None else self._writer.sender.dropped
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send all buffered writes now; raises like `Ebbing.flush`."""
@@ -154,6 +182,8 @@ class AsyncEbbing:
                 await asyncio.to_thread(self._writer.sender.close, self._timeout if timeout is None else timeout)
         finally:
             await self._transport.close()
+            if self._service is not None:
+                await asyncio.to_thread(self._service.stop)
 
     async def __aenter__(self) -> Self:
         return self
@@ -181,9 +211,7 @@ class AsyncEbbing:
             except SPOOLED:
                 pass
             else:
-                return replace(
-                    sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out)
-                )
+                return writer.answer(sent, records, skipped, left_out)
         await asyncio.to_thread(writer.sender.put, records, self._timeout if timeout is None else timeout)
         return buffered(records, skipped, left_out)
 

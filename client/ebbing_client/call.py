@@ -33,11 +33,12 @@ SHORTEST_ATTEMPT_SECONDS: Final = 0.001
 
 @dataclass(frozen=True)
 class Answer:
-    """A successful response."""
+    """A successful response; `position` is the place of an accepted write in the service's order of acceptance."""
 
     status: int
     content: bytes
     request_id: str = ""
+    position: str = ""
 
     def json(self) -> dict[str, Any]:
         """Return the JSON object of the body; an empty body is an empty object.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbing_client import operations
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
-from ebbing_client.fields import ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
+from ebbing_client.local import START_SECONDS, LocalService
 from ebbing_client.methods import blocking
 from ebbing_client.operations import Message
-from ebbing_client.records import Memories, convert_messages, external_ids, list_bodies
+from ebbing_client.records import Memories, convert_messages, list_bodies
 from ebbing_client.results import Added, Erasure, Event, Memory
 from ebbing_client.spool import Spool
 from ebbing_client.stores import Rejected
@@ -61,6 +61,34 @@ class Ebbing:
         self._writer = open_writer(connection, timeout, options)
         self._transport = Transport(connection, timeout)
         self._detach = None if self._writer is None else close_at_exit(self, self._writer.sender)
+        self._service: LocalService | None = None
+
+    @classmethod
+    def local(
+        cls, path: str | os.PathLike[str], *, start_timeout: float = START_SECONDS, **options: Unpack[ClientOptions]
+    ) -> Self:
+        """Start a whole service on this machine and return a client that stops it when it is closed.
+
+        For notebooks and tests: PostgreSQL, Redis, workers and the API run as processes of their own, until `close`,
+        the end of the `with` block or the end of this program. The data remains in the folder for the next start. The
+        package `ebbing` must be installed in this environment.
+
+        Args:
+            path: Folder of the service's data; it is created if it doesn't exist. One service at a time uses it.
+            start_timeout: Seconds until the service must be ready; the first start creates the databases.
+            options: Arguments of the client.
+
+        Raises:
+            LocalServiceError: The package is missing, another service uses the folder, or the start failed.
+        """
+        service = LocalService(path, start_timeout)
+        try:
+            client = cls(service.url, service.key, **options)
+        except BaseException:
+            service.stop()
+            raise
+        client._service = service
+        return client
 
     search = blocking(operations.search)
     recall = blocking(operations.recall)
@@ -151,9 +179,19 @@ class Ebbing:
         return map(operations.read_memory, self._pages("/v1/memories", "memories", params, timeout))
 
     @property
+    def is_buffering(self) -> bool:
+        """True if writes may wait in this client's queue or spool."""
+        return self._writer is not None
+
+    @property
     def pending(self) -> int:
         """Number of memories that wait in this client's queue or spool."""
         return 0 if self._writer is None else self._writer.sender.pending
+
+    @property
+    def dropped(self) -> int:
+        """Number of buffered memories not stored, because their person or conversation was erased after the write."""
+        return 0 if self._writer is None else self._writer.sender.dropped
 
     def flush(self, timeout: float | None = None) -> None:
         """Send all buffered writes now.
@@ -191,6 +229,8 @@ class Ebbing:
                 self._writer.sender.close(self._timeout if timeout is None else timeout)
         finally:
             self._transport.close()
+            if self._service is not None:
+                self._service.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -216,9 +256,7 @@ class Ebbing:
             except SPOOLED:
                 pass
             else:
-                return replace(
-                    sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out)
-                )
+                return writer.answer(sent, records, skipped, left_out)
         writer.sender.put(records, self._timeout if timeout is None else timeout)
         return buffered(records, skipped, left_out)
 

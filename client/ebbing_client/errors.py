@@ -43,6 +43,10 @@ class Misconfigured(EbbingError):
     """Missing or unusable argument or environment variable."""
 
 
+class LocalServiceError(EbbingError):
+    """The service of `Ebbing.local` isn't installed, or couldn't be started; the message has the reason."""
+
+
 class ApiError(EbbingError):
     """Error response of the service.
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    import os
+
+    from ebbing_client.spool import Spool
 
 
 class SharedFields(TypedDict, total=False):
@@ -113,6 +118,16 @@ class MemoryEdit(MemoryFields, total=False):
     """New values of a memory; None clears a field, omitted fields stay unchanged."""
 
     text: str
+
+
+class ClientOptions(TypedDict, total=False):
+    """Options of a client of a local service; `Ebbing` explains each."""
+
+    timeout: float
+    batch_size: int | None
+    batch_seconds: float | None
+    queue_size: int
+    spool: Spool | str | os.PathLike[str] | None
 
 
 class ForgetOptions(TypedDict, total=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -41,15 +42,20 @@ def new_key() -> str:
     return secrets.token_hex(16)
 
 
-def write(content: bytes, key: str, *, wait: int | None = None, timeout: float | None = None) -> Call[Added]:
+def write(
+    content: bytes, key: str, *, wait: int | None = None, timeout: float | None = None, sent_ms: int | None = None
+) -> Call[Added]:
     """Store memories or messages.
 
     Args:
         content: Body of `POST /v1/memories`.
         key: Idempotency key, the same for every attempt.
         wait: Seconds to wait until searches find the memories.
+        sent_ms: The present time in milliseconds since 1970, if memories in the body have waited (`written`).
     """
     headers = {**JSON_HEADERS, "Idempotency-Key": key}
+    if sent_ms is not None:
+        headers["Ebbing-Sent-At"] = str(sent_ms)
     if wait is not None:
         headers["Prefer"] = f"wait={wait}"
     return Call("POST", "/v1/memories", _read_added, content, headers, timeout=timeout)
@@ -257,18 +263,7 @@ def _reads(cls: type[T]) -> Callable[[Answer], T]:
 
 def _read_added(answer: Answer) -> Added:
     added = read_record(Added, answer.json())
-    return added if answer.status != 200 else _searchable(added)
-
-
-def _searchable(added: Added) -> Added:
-    return Added(
-        added.ids,
-        added.request_id,
-        is_searchable=True,
-        skipped=added.skipped,
-        left_out=added.left_out,
-        raw=added.raw,
-    )
+    return replace(added, is_searchable=answer.status == 200, position=answer.position)
 
 
 def _read_nothing(answer: Answer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -17,6 +18,8 @@ from ebbing_client.operations import Message, write
 from ebbing_client.results import Added
 
 TEXT_MAX_BYTES: Final = 32 * 1024
+DELAY_SECONDS: Final = 5.0
+"""After this wait, the service is told when a memory was written; until then, it counts as written when accepted."""
 KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 ROLES: Final = {
@@ -40,15 +43,32 @@ class Record:
     Attributes:
         id: Random id that the client made.
         content: The memory as JSON in UTF-8.
+        written: Its field `written` as JSON: when it was written, and the last position of the service that the client
+            had seen by then. Empty if `content` has the field.
+        made_at: Time at which this process made it, in seconds since 1970; 0 for a record of an earlier process.
     """
 
     id: str
     content: bytes = field(repr=False)
+    written: bytes = b""
+    made_at: float = 0.0
 
     @property
     def body(self) -> dict[str, Any]:
-        """The memory as an object."""
-        return dict(json.loads(self.content))
+        """The memory as an object, without the client's own field `written`."""
+        body = dict(json.loads(self.content))
+        body.pop("written", None)
+        return body
+
+    @property
+    def delayed_content(self) -> bytes:
+        """The memory with the field `written`, from which the service knows whether an erasure came after it."""
+        return self.content[:-1] + b',"written":' + self.written + b"}" if self.written else self.content
+
+    @property
+    def has_waited(self) -> bool:
+        """True if the memory must be sent with `written`: an earlier process wrote it, or it waited for a while."""
+        return not self.written or not 0 <= time.time() - self.made_at < DELAY_SECONDS
 
     def is_about(self, subject: str | None, thread: str | None) -> bool:
         """Return true if an erasure of this person and conversation covers the memory; None covers every one."""
@@ -64,9 +84,14 @@ class Batch:
     key: str
 
     def call(self, *, wait: int | None = None, timeout: float | None = None) -> Call[Added]:
-        """Return the request."""
-        content = b"[" + b",".join(record.content for record in self.records) + b"]"
-        return write(content, self.key, wait=wait, timeout=timeout)
+        """Return the request as it is sent now."""
+        waited = [record.has_waited for record in self.records]
+        contents = [
+            record.delayed_content if is_late else record.content
+            for record, is_late in zip(self.records, waited, strict=True)
+        ]
+        sent_ms = time.time_ns() // 1_000_000 if any(waited) else None
+        return write(b"[" + b",".join(contents) + b"]", self.key, wait=wait, timeout=timeout, sent_ms=sent_ms)
 
     def split(self) -> tuple[Batch, Batch]:
         """Return both halves, each under a key of its own: the service refused the whole."""
@@ -80,6 +105,11 @@ def make_batch(records: Sequence[Record]) -> Batch:
     return Batch(tuple(records), digest.hexdigest()[:32])
 
 
+def read_position(position: str) -> tuple[int, ...]:
+    """Return a position of the service in a form that can be compared; the empty one comes first."""
+    return tuple(int(part) for part in position.split("-") if part.isdigit())
+
+
 def list_bodies(memories: Memories, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the memories as objects; `fields` apply to those that don't have the field themselves."""
     given = [memories] if isinstance(memories, (str, Mapping)) else list(memories)
@@ -88,10 +118,11 @@ def list_bodies(memories: Memories, fields: Mapping[str, Any]) -> list[dict[str,
     return [{**fields, **({"text": each} if isinstance(each, str) else each)} for each in given]
 
 
-def make_records(bodies: Sequence[Mapping[str, Any]], *, is_durable: bool) -> list[Record]:
+def make_records(bodies: Sequence[Mapping[str, Any]], *, is_durable: bool, after: str = "") -> list[Record]:
     """Return records of checked memories.
 
     Args:
+        after: The last position of the service that the client has seen.
         is_durable: Give memories an external id and a time, so that each is stored once, with the time at which it was
             added, whenever it is sent.
 
@@ -99,14 +130,16 @@ def make_records(bodies: Sequence[Mapping[str, Any]], *, is_durable: bool) -> li
         Invalid: A memory is one that the service would refuse later, when nobody waits for the answer.
     """
     records = []
+    now = datetime.now(timezone.utc)
+    written = encode({"at": now, "after": after} if after else {"at": now})
     for place, body in enumerate(bodies):
         record_id = secrets.token_hex(16)
         given = dict(body)
         if is_durable:
             given.setdefault("external_id", f"ebbing-client:{record_id}")
-            given.setdefault("occurred_at", datetime.now(timezone.utc))
+            given.setdefault("occurred_at", now)
         _check(given, f"[{place}]" if len(bodies) > 1 else "")
-        records.append(Record(record_id, encode(given)))
+        records.append(Record(record_id, encode(given), written, now.timestamp()))
     return records
 
 

@@ -150,6 +150,9 @@ class Added:
         is_searchable: True if `wait` was given and searches find the memories.
         skipped: Messages without text, which aren't stored.
         left_out: Parts of messages that aren't stored.
+        dropped: Memories that waited at the client and aren't stored, because their subject or thread was erased after
+            they were written: each with its `id`, and `erased`, which is `subject` or `thread`.
+        position: Place of the write in the service's order of acceptance.
     """
 
     ids: tuple[str, ...] = field(default=(), metadata=NAMES)
@@ -159,6 +162,8 @@ class Added:
     is_searchable: bool = False
     skipped: tuple[Json, ...] = field(default=(), metadata={"read": tuple})
     left_out: tuple[Json, ...] = field(default=(), metadata={"read": tuple})
+    dropped: tuple[Json, ...] = field(default=(), metadata={"read": tuple})
+    position: str = ""
     raw: Json = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -26,7 +26,8 @@ from ebbing_client.errors import (
     TooLarge,
     WritesRejected,
 )
-from ebbing_client.records import Batch, Record, make_batch
+from ebbing_client.records import Batch, Record, make_batch, read_position
+from ebbing_client.results import Added
 from ebbing_client.stores import Store
 from ebbing_client.transport import Transport
 
@@ -42,6 +43,10 @@ class Sender:
 
     A failed batch is repeated under its key until the service accepts it. If the service refuses a batch for its
     content, its halves are sent, so that only the invalid memories are set aside.
+
+    Attributes:
+        dropped: Number of memories that the service didn't store, because an erasure came after their writing.
+        position: The last position of the service that the client has seen; empty at first.
     """
 
     def __init__(self, store: Store, transport: Transport, *, batch_size: int, batch_seconds: float) -> None:
@@ -63,6 +68,8 @@ class Sender:
         self._failure: EbbingError | None = None
         self._refusal: EbbingError | None = None
         self._refused = 0
+        self.dropped = 0
+        self.position = ""
         if len(store):
             self._start()
 
@@ -205,11 +212,11 @@ class Sender:
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
-            failure = self._send(batch)
+            outcome = self._send(batch)
             with self._changed:
                 self._is_sending = False
                 try:
-                    self._settle(batch, failure)
+                    self._settle(batch, outcome)
                 except EbbingError as error:  # such as a full disk: the batch is sent again, and stored once
                     self._postpone(error)
                 self._changed.notify_all()
@@ -238,29 +245,38 @@ class Sender:
         is_hurried = self._flushes or self._close_by is not None or self._batches or len(self._store) >= self._size
         return max(self._not_before, 0.0 if is_hurried else self._waiting_since + self._seconds)
 
-    def _send(self, batch: Batch) -> Exception | None:
+    def note(self, added: Added) -> None:
+        """Note what the service said about accepted memories: its position, and those that it doesn't store."""
+        if added.position and read_position(added.position) > read_position(self.position):
+            self.position = added.position
+        if added.dropped:
+            self.dropped += len(added.dropped)
+            log.warning("%d buffered memories aren't stored: an erasure came after them", len(added.dropped))
+
+    def _send(self, batch: Batch) -> Added | Exception:
         try:
-            self._transport.send(batch.call(), is_retried=False)
+            return self._transport.send(batch.call(), is_retried=False)
         except Exception as error:  # noqa: BLE001 - the thread must survive every failure; it is kept in `failure`
             return error
-        return None
 
-    def _settle(self, batch: Batch, failure: Exception | None) -> None:
+    def _settle(self, batch: Batch, outcome: Added | Exception) -> None:
         """Record the outcome of a batch."""
-        if failure is None or isinstance(failure, Conflict):  # the service has the batch from an earlier attempt
+        if isinstance(outcome, (Added, Conflict)):  # a conflict: the service has the batch from an earlier attempt
             self._finish()
             self._store.remove(batch.records)
-        elif isinstance(failure, REFUSALS) and len(batch.records) > 1:
+            if isinstance(outcome, Added):
+                self.note(outcome)
+        elif isinstance(outcome, REFUSALS) and len(batch.records) > 1:
             self._batches.popleft()
             self._batches.extendleft(reversed(batch.split()))
-        elif isinstance(failure, REFUSALS):
+        elif isinstance(outcome, REFUSALS):
             self._finish()
-            self._store.reject(batch.records[0], str(failure))
+            self._store.reject(batch.records[0], str(outcome))
             self._refused += 1
-            self._refusal = self._refusal or failure
-            log.warning("the service refused a buffered memory, see `rejected()`: %s", type(failure).__name__)
+            self._refusal = self._refusal or outcome
+            log.warning("the service refused a buffered memory, see `rejected()`: %s", type(outcome).__name__)
         else:
-            self._postpone(failure)
+            self._postpone(outcome)
 
     def _postpone(self, failure: Exception) -> None:
         """Try again later."""

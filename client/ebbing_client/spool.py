@@ -87,12 +87,13 @@ class Spool:
 
     def has_room(self, records: Sequence[Record]) -> bool:
         """Return true if the records fit within `max_bytes`."""
-        return self._bytes + sum(len(record.content) for record in records) <= self._max_bytes
+        return self._bytes + _size(records) <= self._max_bytes
 
     def full(self, records: Sequence[Record]) -> EbbingError:
         """Return the error for records that don't fit."""
-        size = sum(len(record.content) for record in records)
-        return SpoolFull(f"{size} bytes don't fit into {self.path}: {self._bytes} are used (limit {self._max_bytes})")
+        return SpoolFull(
+            f"{_size(records)} bytes don't fit into {self.path}: {self._bytes} are used (limit {self._max_bytes})"
+        )
 
     def append(self, records: Sequence[Record]) -> None:
         """Write records to the disk, all or none.
@@ -100,11 +101,11 @@ class Spool:
         Raises:
             SpoolFull: The disk is full.
         """
-        rows = [(record.id, self._seal(record.id, record.content)) for record in records]
+        rows = [(record.id, self._seal(record.id, record.delayed_content)) for record in records]
         with self._explained(), self._db:
             self._db.executemany("INSERT INTO records (id, content) VALUES (?, ?)", rows)
         self._waiting += len(records)
-        self._bytes += sum(len(record.content) for record in records)
+        self._bytes += _size(records)
 
     def first(self, count: int, max_bytes: int) -> list[Record]:
         """Return the oldest records."""
@@ -245,6 +246,10 @@ class Spool:
             raise SpoolCorrupt(self._damage()) from None
         except OSError as error:
             raise SpoolError(f"{self.path} can't be used ({os.strerror(error.errno or 0)})") from None
+
+
+def _size(records: Sequence[Record]) -> int:
+    return sum(len(record.delayed_content) for record in records)
 
 
 class _Cipher:

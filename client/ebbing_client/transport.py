@@ -124,7 +124,9 @@ def _query(params: Mapping[str, Any]) -> dict[str, Any] | None:
 def read_response(response: httpx2.Response) -> Answer | ApiError:
     """Return the answer of a successful response, or the service's error."""
     if response.is_success:
-        return Answer(response.status_code, response.content, response.headers.get("x-request-id", ""))
+        headers = response.headers
+        given = headers.get("x-request-id", ""), headers.get("ebbing-position", "")
+        return Answer(response.status_code, response.content, *given)
     return read_refusal(response.status_code, response.content, response.headers.get("retry-after"))
 
 

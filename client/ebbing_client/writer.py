@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from ebbing_client.call import Call
@@ -59,7 +60,7 @@ class Writer:
 
     def prepare(self, bodies: list[dict[str, Any]]) -> list[Record]:
         """Return records of memories; a memory that the service would refuse is an error."""
-        return make_records(bodies, is_durable=self._store.is_durable)
+        return make_records(bodies, is_durable=self._store.is_durable, after=self.sender.position)
 
     def direct(self, records: list[Record], wait: int | None, timeout: float | None) -> Call[Added] | None:
         """Return the request that sends these records now; None if they have to wait for earlier ones, or for others.
@@ -73,6 +74,11 @@ class Writer:
             return None
         batch: Batch = make_batch(records)
         return None if self.sender.pending else batch.call(wait=wait, timeout=timeout)
+
+    def answer(self, sent: Added, records: list[Record], skipped: Sequence[Any], left_out: Sequence[Any]) -> Added:
+        """Return the outcome of a write that was sent at once."""
+        self.sender.note(sent)
+        return replace(sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out))
 
 
 def _open(spool: Spool | str | os.PathLike[str] | None, queue_size: int) -> Store:

@@ -300,3 +300,40 @@ def test_a_program_that_ends_without_close_still_sends(door: Gate) -> None:
     door.answers = [ACCEPTED]
     subprocess.run([sys.executable, "-c", EXIT, door.url], check=True, timeout=PATIENCE_SECONDS)
     assert [memory["text"] for memory in door.seen[0].memories] == ["one", "two"]
+
+
+def test_spooled_writes_carry_their_time_and_the_last_position(tmp_path: Path, door: Gate) -> None:
+    """Only those that waited: a write that is sent at once is an ordinary one."""
+    position = "1790000000000-4"
+    dropped = b'{"ids": ["1", "2"], "request_id": "r", "dropped": [{"id": "1", "erased": "subject"}]}'
+    door.answers = [(202, {"Ebbing-Position": position}, ACCEPTED[2])]
+    with Ebbing(door.url, "k", spool=tmp_path / "spool", timeout=PATIENCE_SECONDS) as client:
+        assert client.add("at once").position == position
+        client.add("later")
+        client.add("even later")
+        assert client.pending == 2
+        client.close(0)
+    at_once, *_ = door.seen
+    assert ("written" in at_once.memories[0], "Ebbing-Sent-At" in at_once.headers) == (False, False)
+    door.seen.clear()
+    door.answers = [(202, {}, dropped)]
+    with Ebbing(door.url, "k", spool=tmp_path / "spool", timeout=PATIENCE_SECONDS) as client:
+        client.flush()
+        assert (client.dropped, client.pending) == (1, 0)
+    [sent] = door.seen
+    assert int(sent.headers["Ebbing-Sent-At"]) > 1_700_000_000_000
+    assert [each["text"] for each in sent.memories] == ["later", "even later"]
+    for each in sent.memories:
+        assert each["written"] == {"at": each["occurred_at"], "after": position}
+
+
+def test_a_queued_write_that_waits_for_long_carries_its_time(door: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    door.answers = [ACCEPTED, ACCEPTED]
+    with Ebbing(door.url, "k", batch_seconds=0, timeout=PATIENCE_SECONDS) as client:
+        client.add("soon")
+        client.flush()
+        monkeypatch.setattr("ebbing_client.records.DELAY_SECONDS", 0.0)
+        client.add("late")
+        client.flush()
+    assert ["written" in request.memories[0] for request in door.seen] == [False, True]
+    assert ["Ebbing-Sent-At" in request.headers for request in door.seen] == [False, True]

@@ -1,4 +1,7 @@
-"""A program that writes with the Python client's spool is killed, and so is the API, again and again."""
+"""A program that writes with the Python client's spool is killed, and so is the service, again and again.
+
+`--rounds` sets the number: `python -m pytest -n 0 tests/faults/test_client_killed.py --rounds 50`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ebbing_client import Ebbing
-from tests.faults.fault_cluster import Plant
+from tests.faults.fault_cluster import WORKERS, Plant
 from tests.faults.load import Caller
 from tests.waiting import PATIENCE_SECONDS
 
@@ -24,10 +27,21 @@ for number in range(int(first), 1_000_000):
 """
 
 
+def kill_service(plant: Plant, turn: int) -> None:
+    """Kill the API before it answers what it accepted, the API, the API with its workers, or all with the servers."""
+    if turn % 4 == 0:
+        plant.arm("api.after_accept")
+        return
+    plant.processes.kill("api", *(WORKERS if turn % 4 > 1 else ()))
+    if turn % 4 == 3:
+        plant.kill_server(plant.postgres)
+        plant.kill_server(plant.redis)
+
+
 def test_every_write_that_the_client_acknowledged_is_stored_once(
     plant: Plant, callers: Callable[[int], list[Caller]], rounds: int, tmp_path: Path
 ) -> None:
-    """In each round the API dies, sometimes before it answers what it accepted, and then the writer."""
+    """In each round parts of the service die, or all of it, and then the writer; the next round starts both again."""
     [caller] = callers(1)
     spool = tmp_path / "spool"
     acknowledged: set[int] = set()
@@ -40,10 +54,7 @@ def test_every_write_that_the_client_acknowledged_is_stored_once(
             for count, line in enumerate(writer.stdout, start=1):
                 acknowledged.add(int(line))
                 if count == WRITES_PER_ROUND // 2:
-                    if turn % 3 == 0:
-                        plant.arm("api.after_accept")
-                    else:
-                        plant.processes.kill("api")
+                    kill_service(plant, turn)
                 if count == WRITES_PER_ROUND:
                     writer.kill()
         first = max(acknowledged) + 2  # nobody knows whether the killed writer's last write succeeded

@@ -214,6 +214,46 @@ def test_forget_covers_what_waits_and_what_arrived_unacknowledged(
     assert [memory.text for memory in client.memories(subject="ann")] == []
 
 
+YESTERDAY = """
+import datetime, sys, time
+from ebbing_client import Ebbing, records
+
+class Yesterday(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) - datetime.timedelta(days=1)
+
+records.datetime = Yesterday
+client = Ebbing(*sys.argv[1:3], spool=sys.argv[3])
+for person in ("ann", "bob"):
+    client.add(f"{person} yesterday", subject=person)
+print("written", flush=True)
+time.sleep(3600)
+"""
+
+
+def test_an_erasure_covers_what_another_process_has_written_but_not_sent(
+    door: Gate, tenant: Tenant, client: Ebbing, stored: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    """The process wrote while the service was away, and was killed; the person's later writes are new data."""
+    door.mode = "away"
+    program = [sys.executable, "-c", YESTERDAY, door.url, tenant.api_key, str(tmp_path / "spool")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "written\n"
+        writer.kill()
+    client.add("ann before", subject="ann", wait=WAIT)
+    erasure = client.forget("ann", grace_days=0)
+    until(lambda: client.call("GET", f"/v1/privacy/erasures/{erasure.id}")["status"] == "verified", "the erasure")
+    with Ebbing(door.url, tenant.api_key, spool=tmp_path / "spool", timeout=PATIENCE_SECONDS) as spooling:
+        spooling.add("ann is new", subject="ann")
+        assert spooling.pending == 3
+        door.mode = "open"
+        spooling.flush()
+        assert spooling.dropped == 1
+    assert stored() == ["ann is new", "bob yesterday"]
+
+
 def test_only_invalid_memories_of_a_batch_are_refused(
     service: Service, tenant: Tenant, stored: Callable[[], list[str]]
 ) -> None:

@@ -23,10 +23,11 @@ from app.api.http.auth import cache
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import InvalidHeader, header, read
+from app.api.memories import delayed_writes
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies, message_fields
 from app.domain.ingest.bodies import Body
-from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
+from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids, parse_entry_id
 from app.domain.ingest.json_input import Format
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
@@ -35,6 +36,7 @@ from app.services.embedding import spaces
 from app.services.ingest.witness import Witness
 from app.services.memories import links, memories
 from app.settings import settings
+from app.store.core.binary_copy import Arrival
 
 SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
@@ -93,6 +95,7 @@ class Ingest:
         key = key_of(scope)
         body = await read(scope, receive)
         given = await self._check(caller.tenant_id, body, form)
+        sent_ms = delayed_writes.read_sent_ms(scope, given)
         count = len(given.memories)
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         outcome = Outcome.for_request(body, form, base, count, request_id) if key is not None else None
@@ -106,6 +109,7 @@ class Ingest:
             trace=trace,
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
+            sent_ms=sent_ms,
         )
         failpoints.trigger("api.after_accept")
         if outcome is not None and accepted.earlier is not None:
@@ -119,11 +123,17 @@ class Ingest:
             self._nudger.nudge()
         ids = memory_uuids(base, count)
         status, headers, more = 202, [(b"content-type", b"application/json")], b""
+        if accepted.entry_id:
+            headers.append((b"ebbing-position", accepted.entry_id.encode()))
+        if sent_ms is not None:
+            position = accepted.entry_id or f"{time.time_ns() // 1_000_000}-0"
+            arrival = Arrival(position, base, parse_entry_id(position)[0], given.memories, sent_ms)
+            more = await delayed_writes.describe_dropped(caller.tenant_id, arrival)
         if wait_seconds is not None:
             headers.append((b"preference-applied", b"wait=%d" % wait_seconds))
             status = 200 if await _until_searchable(caller.tenant_id, base, ids, wait_seconds) else 202
             if status == 200 and any(memory.supersedes for memory in given.memories):
-                more = await _supersession_outcomes(caller.tenant_id, ids)
+                more += await _supersession_outcomes(caller.tenant_id, ids)
             if status == 200 and any(memory.links for memory in given.memories):
                 more += await _missing_links(caller.tenant_id, ids)
         return status, _accepted(ids, request_id, given, more), headers

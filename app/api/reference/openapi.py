@@ -142,6 +142,16 @@ newline; `left_out` counts the other parts by type for each message. Messages wi
 stored: `skipped` lists them, and `ids` has one entry for each stored message.
 
 Searches and recalls exclude memories with the roles system and tool unless `roles` includes them."""
+_DROPPED = {
+    "type": "array",
+    "description": "Memories with `written` that won't be stored, because their subject or thread was erased after "
+    "they were written. Lists those that waited for at least 5 seconds and were erased before this response.",
+    "items": {
+        "type": "object",
+        "properties": {"id": _ID, "erased": {"enum": ["subject", "thread"]}},
+        "required": ["id", "erased"],
+    },
+}
 _SUPERSEDING = {
     "type": "array",
     "description": "Outcome of each `supersedes` of these memories: active, waiting for a memory with that id, or "
@@ -284,6 +294,7 @@ def _accepted(skipped: dict[str, Any], left_out: dict[str, Any]) -> dict[str, An
         left_out=_array(left_out, description="Only for chats: content parts that were not stored."),
         supersedes=_SUPERSEDING,
         links_missing=_LINKS_MISSING,
+        dropped=_DROPPED,
     )
 
 
@@ -303,6 +314,11 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
                 "`Preference-Applied` in the response has the seconds that apply.",
                 {},
             ),
+            _header(
+                "Ebbing-Sent-At",
+                "Time of sending by the sender's clock, in milliseconds since 1970; required beside `written`.",
+                {},
+            ),
         ],
         "requestBody": {
             "required": True,
@@ -315,7 +331,11 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
             },
         },
         "responses": {
-            "202": {"description": "Accepted: ids in the order of the memories", "content": _json(_named("Accepted"))},
+            "202": {
+                "description": "Accepted: ids in the order of the memories. The header `Ebbing-Position` has the "
+                "request's place in the order of acceptance, for `written.after` of later writes.",
+                "content": _json(_named("Accepted")),
+            },
             "200": {
                 "description": "With `Prefer: wait`: all memories are searchable",
                 "content": _json(_named("Accepted")),

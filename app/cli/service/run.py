@@ -46,6 +46,13 @@ def run(
     host: Annotated[
         str | None, typer.Option("--host", help="Address on which the API listens. Default: EBBING_HOST, or 127.0.0.1.")
     ] = None,
+    until_stdin_closes: Annotated[
+        bool,
+        typer.Option(
+            "--until-stdin-closes",
+            help="Stop when the standard input is closed, as it is when the program that started the service ends.",
+        ),
+    ] = False,
 ) -> None:
     """Run the complete service on this machine: PostgreSQL, Redis, workers and the API.
 
@@ -66,7 +73,8 @@ def run(
                 show(remark)
 
         with announce_url(service, locked):
-            code = Supervisor(service.children, on_event).run()
+            lifeline = sys.stdin.fileno() if until_stdin_closes else None
+            code = Supervisor(service.children, on_event, lifeline=lifeline).run()
     raise typer.Exit(code)
 
 

@@ -115,7 +115,7 @@ class StreamWriter:
         self._limits = _limits()
         self._idempotency_seconds = int(settings().idempotency_hours * 3600)
 
-    async def append(
+    async def append(  # noqa: PLR0913 - the parts of an entry, by name
         self,
         tenant_id: UUID,
         *,
@@ -126,10 +126,12 @@ class StreamWriter:
         trace: str,
         body: bytes,
         idempotency: tuple[str, str] | None,
+        sent_ms: int | None = None,
     ) -> AppendResult:
         """Append one request's memories or uses to the tenant's stream.
 
         Args:
+            sent_ms: Time of sending by the sender's clock, for memories with `written`.
             idempotency: Digest of the caller's key, and the outcome to store under it.
 
         Raises:
@@ -138,7 +140,7 @@ class StreamWriter:
             TenantClosed: The tenant is being deleted.
         """
         key_digest, outcome = idempotency or ("", "")
-        entry = pack(base, memories, form, request_id, trace, body)
+        entry = pack(base, memories, form, request_id, trace, body, sent_ms=sent_ms)
         keys = _accept_keys(tenant_id, key_digest)
         arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
         arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]

@@ -30,6 +30,7 @@ from app.domain.ingest.memory import (
     check_links,
     check_moment,
     check_retention,
+    check_written,
     field_path,
     refuse_blank,
     refuse_past,
@@ -193,8 +194,9 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
                 check_moment(memory.occurred_at, field_path(place if is_list else None, "occurred_at"))
             if memory.expires_at is not None:
                 check_retention(memory, place if is_list else None)
-            if memory.links:
+            if memory.links or memory.written is not None:
                 check_links(memory, place if is_list else None)
+                check_written(memory, place if is_list else None)
     except Invalid as error:
         raise _refuse_memories(body, form, dimensions, error) from None
     return memories
@@ -260,7 +262,7 @@ def _add_faults(faults: BodyFaults, given: object, place: int | None, dimensions
             check_moment(memory.occurred_at, field_path(place, "occurred_at"))
         except Invalid as refused:
             faults.add(refused.errors)
-    for check in (check_retention, check_links):
+    for check in (check_retention, check_links, check_written):
         try:
             check(memory, place)
         except Invalid as refused:

@@ -13,6 +13,7 @@ _FORMS: dict[bytes, Form] = {b"j": "json", b"n": "ndjson", b"t": "touches"}
 _BASE_BYTES = 16
 _HEADER_BYTES = 2 + _BASE_BYTES
 _COUNT_DIGITS = 4
+_MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _ENTRY_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 
 
@@ -32,6 +33,8 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         trace: W3C trace context, or empty.
         body: The request's raw body.
         first_entry_id: Original id of a replayed dead letter; otherwise empty.
+        sent_ms: Time at which the sender sent memories with `written`, by its own clock, in milliseconds since 1970;
+            None for other requests.
     """
 
     entry_id: str
@@ -42,6 +45,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     trace: str
     body: bytes
     first_entry_id: str = ""
+    sent_ms: int | None = None
 
     @property
     def position(self) -> str:
@@ -54,10 +58,12 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         return int(self.position.partition("-")[0])
 
 
-def pack(base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes) -> list[bytes | int]:
+def pack(
+    base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes, *, sent_ms: int | None = None
+) -> list[bytes | int]:
     """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
-    header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
-    return stream_fields(memories, header, body)
+    names = f"{request_id} {trace}" if sent_ms is None else f"{request_id} {trace}  {sent_ms}"
+    return stream_fields(memories, VERSION + form[:1].encode() + base + names.encode(), body)
 
 
 def stream_fields(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
@@ -87,6 +93,8 @@ def replay_header(header: bytes, entry_id: str) -> bytes:
     except MalformedEnvelope:
         return header
     names = f"{envelope.request_id} {envelope.trace} {envelope.position}"
+    if envelope.sent_ms is not None:
+        names += f" {envelope.sent_ms}"
     return header[:_HEADER_BYTES] + names.encode("latin-1")
 
 
@@ -103,11 +111,13 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     memories = read_count(count)
     if form is None or len(base) != _BASE_BYTES or memories is None:
         raise MalformedEnvelope("envelope header out of shape")
-    # Only replays contain the third value, the original entry id.
-    request_id, trace, first_entry_id = [*names.split(" ", 2), "", ""][:3]
-    if first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id):
+    # Only replays contain the third value, the original entry id, and only delayed writes the fourth.
+    request_id, trace, first_entry_id, sent = [*names.split(" ", 3), "", "", ""][:4]
+    if (first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id)) or (sent and not _MILLISECONDS.fullmatch(sent)):
         raise MalformedEnvelope("envelope header out of shape")
-    return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id)
+    return Envelope(
+        entry_id, base, memories, form, request_id, trace, body, first_entry_id, int(sent) if sent else None
+    )
 
 
 def read_count(count: bytes) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, NoReturn
@@ -23,6 +24,8 @@ NAME_MAX_CHARACTERS = 512
 EMBEDDING_MAX_DIMENSIONS = 16_000
 METADATA_MAX_DEPTH = 32
 KEEP_DAYS_MAX = 36_500
+POSITION_MAX_CHARACTERS: Final = 31
+_POSITION: Final = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 _EDGES = (1, 9999)
 BLANK: Final = "must not be blank"
 
@@ -40,6 +43,19 @@ _Multiplier = Annotated[float, msgspec.Meta(ge=0, le=2)]
 KeepDays = Annotated[float, msgspec.Meta(gt=0, le=KEEP_DAYS_MAX)]
 _Links = Annotated[tuple[GivenLink, ...], msgspec.Meta(max_length=LINKS_AT_INGEST)]
 _Vector = Annotated[list[float], msgspec.Meta(min_length=1, max_length=EMBEDDING_MAX_DIMENSIONS)]
+
+
+class Written(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """Origin of a write that waited at its sender, such as in a file of unsent writes.
+
+    Attributes:
+        at: Time of the write by the sender's clock, with an offset. The request's header `Ebbing-Sent-At` has the same
+            clock's time of sending, so that the clock may be wrong.
+        after: The last value of the response header `Ebbing-Position` that the sender had received by then.
+    """
+
+    at: Moment
+    after: Annotated[str, msgspec.Meta(max_length=POSITION_MAX_CHARACTERS)] | None = None
 
 
 # This declaration of a memory's fields determines the table, COPY, statements, edits, responses and exports.
@@ -72,6 +88,8 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         links: Up to 64 links to other memories. A target that isn't stored is reported as `links_missing`; if `to` is
             an external id, the link is added when a memory with that id arrives. A repeated `external_id` adds links
             and removes none.
+        written: For a write that waited at its sender: the memory is dropped if its subject or thread was erased after
+            the write.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -93,6 +111,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     expires_at: Annotated[Moment | None, Column(is_kept=True)] = None
     keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None
     links: Annotated[_Links, Column(None)] = ()
+    written: Annotated[Written | None, Column(None)] = None
 
     @property
     def superseded(self) -> tuple[str, ...]:
@@ -200,6 +219,17 @@ def check_links(memory: MemoryIn, place: int | None) -> None:
         if link.to == memory.external_id:
             field = field_path(place, f"links[{index}].to")
             raise Invalid(errors=[FieldError(field, "must differ from the memory's own external_id")])
+
+
+def check_written(memory: MemoryIn, place: int | None) -> None:
+    """Refuse a `written.after` that isn't a position of the service.
+
+    Raises:
+        Invalid: It has another form; the error names the field.
+    """
+    if memory.written is not None and not _POSITION.fullmatch(memory.written.after or "0-0"):
+        message = "must be a value of the header Ebbing-Position, such as 1760000000000-0"
+        raise Invalid(errors=[FieldError(field_path(place, "written.after"), message)])
 
 
 def with_expiry(memory: MemoryIn, accepted_at: float) -> MemoryIn:

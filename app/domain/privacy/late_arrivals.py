@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeAlias
 from uuid import UUID
 
-from app.domain.ingest.ids import last_seq
-from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.ids import first_seq, last_seq
+from app.domain.ingest.memory import MemoryIn, Written
 from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.legal_hold import Scope
 
@@ -29,35 +31,54 @@ def matches_scope(scope: Scope, memory: MemoryIn, accepted_ms: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """A record of an erased subject or thread: its data that arrived up to a stream position is dropped.
-
-    Attributes:
-        what: Whether a `subject` or a `thread` was erased.
-        digest: Keyed digest of the subject's or thread's name.
-        cut: Last stream position that the erasure covers.
-    """
-
-    what: Named
-    digest: bytes
-    cut: str
+NameDigest: TypeAlias = tuple[Named, bytes]
+"""A subject or thread as tombstones know it: which of both, and the keyed digest of its name."""
 
 
-def is_buried(graves: Iterable[Tombstone], key: bytes, memory: MemoryIn, seq: int) -> bool:
-    """Return whether a tombstone covers a memory: its subject or thread was erased after the memory was accepted.
+def digest_names(key: bytes, memory: MemoryIn) -> dict[Named, bytes]:
+    """Return the digests of a memory's subject and thread, by which tombstones know them."""
+    names: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
+    return {what: digest(key, what, name) for what, name in names.items() if name is not None}
+
+
+def find_covering(cuts: Mapping[NameDigest, str], digests: Mapping[Named, bytes], seq: int) -> Named | None:
+    """Return whether a memory's subject or thread was erased after the memory was written; None if neither was.
 
     Args:
-        graves: The tenant's tombstones.
-        key: Key of the tombstones' digests.
-        memory: The memory as submitted.
-        seq: Sequence number of the memory, which a replay preserves.
+        cuts: Last stream position that the erasure covers, by erased subject or thread.
+        digests: The memory's digests, from `digest_names`.
+        seq: Sequence number up to which a tombstone must reach: the memory's own, which a replay preserves, or that of
+            a delayed write, from `delayed_seq`.
     """
-    covering = {(grave.what, grave.digest) for grave in graves if seq <= last_seq(grave.cut)}
-    if not covering:
-        return False
-    names: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
-    return any((what, digest(key, what, name)) in covering for what, name in names.items() if name is not None)
+    for name in digests.items():
+        cut = cuts.get(name)
+        if cut is not None and seq <= last_seq(cut):
+            return name[0]
+    return None
+
+
+def delayed_seq(written: Written, seq: int, accepted_ms: int, sent_ms: int | None) -> int:
+    """Return the sequence number that a delayed write would have had if its sender had sent it at once.
+
+    The delay, which the sender measured with its own clock, is subtracted from the time of acceptance, so that it
+    doesn't matter whether that clock is right. The last position that the sender had seen is a lower bound. A write
+    that seems to come after its sending gets only that bound, because the clock was set in between.
+
+    Args:
+        seq: The memory's own sequence number, which is the upper bound.
+        accepted_ms: Time of acceptance by Redis's clock, in milliseconds since 1970.
+        sent_ms: Time of sending by the sender's clock; None if it is unknown.
+    """
+    seen = 0 if written.after is None else first_seq(written.after)
+    delay = measure_delay(written, sent_ms)
+    estimate = 0 if delay is None else first_seq(f"{max(accepted_ms - delay, 0)}-0")
+    return min(max(seen, estimate), seq)
+
+
+def measure_delay(written: Written, sent_ms: int | None) -> int | None:
+    """Return how long a write waited at its sender, in milliseconds; None if the times contradict each other."""
+    delay = -1 if sent_ms is None else sent_ms - math.floor(written.at.timestamp() * 1000)
+    return delay if delay >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
-    cut = stream_position.stream_end(tenant_id)
+    # A position of its own: its time tells delayed writes from before the erasure and those from after it apart.
+    cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)
         requests.lock_exclusive(tx, tenant_id)

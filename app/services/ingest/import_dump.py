@@ -7,7 +7,6 @@ archived or in cold storage are archived at once; `import_dump_rows` has the row
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -25,9 +24,9 @@ from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.imports.items import DumpedMemory, DumpedPolicy, DumpHeader, FileRefused
 from app.domain.ingest.memory import MemoryIn
 from app.domain.policy.policy import Policy
-from app.domain.privacy.late_arrivals import Tombstone, is_buried, matches_scope
+from app.domain.privacy.late_arrivals import matches_scope
 from app.domain.privacy.legal_hold import Scope
-from app.services.ingest import upsert_by_external_id
+from app.services.ingest import late_writes, upsert_by_external_id
 from app.services.security import audit
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import memory_strength
@@ -35,7 +34,7 @@ from app.services.tiers import archive
 from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database
 from app.store.enrichment import work_queue
-from app.store.erasure import requests, tombstones
+from app.store.erasure import requests
 from app.store.ingest import imports, loaded_rows
 from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
@@ -51,7 +50,6 @@ ERASED: Final = "was erased after the dump, or an erasure covers it"
 NAMED: Final = "another memory has its external_id"
 DERIVED: Final = "was summarised from a memory that was erased after the dump, or that an erasure covers"
 EXPIRED: Final = "expires_at has passed"
-_KEY_BYTES: Final = 32
 _SAME_MOMENT_SECONDS: Final = 1e-3
 _LOWER: Final = ("archived", "cold")
 _INPUTS: Final = ("kind", "salience", "multiplier", "pace", "access_count")
@@ -216,20 +214,15 @@ def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
     known |= {memory_id: (seq, given) for item in items for memory_id, seq, given in item.sources}
     with database.tenant(source_id) as tx:
         erased = loaded_rows.find_erased(tx, source_id, list(known))
-        graves, key = _read_graves(tx, source_id)
-    return erased | {memory_id for memory_id, (seq, given) in known.items() if is_buried(graves, key, given, seq)}
-
-
-def _read_graves(tx: database.Transaction, source_id: UUID) -> tuple[list[Tombstone], bytes]:
-    graves = tombstones.since(tx, source_id, 0)
-    return graves, tombstones.digest_key(tx, source_id, os.urandom(_KEY_BYTES)) if graves else b""
+        covered = late_writes.find_erased(tx, source_id, [(given, seq) for seq, given in known.values()])
+    return erased | {memory_id for memory_id, what in zip(known, covered, strict=True) if what is not None}
 
 
 def find_buried(source_id: UUID, rows: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Return for each row whether its subject or thread was erased from the dump's tenant, if it is here."""
+    named = [(MemoryIn("-", _name(row, "subject"), _name(row, "thread")), 0) for row in rows]
     with database.tenant(source_id) as tx:
-        graves, key = _read_graves(tx, source_id)
-    return [is_buried(graves, key, MemoryIn("-", _name(row, "subject"), _name(row, "thread")), 0) for row in rows]
+        return [what is not None for what in late_writes.find_erased(tx, source_id, named)]
 
 
 def _name(row: Mapping[str, Any], field: str) -> str | None:

@@ -6,8 +6,7 @@ containing any such memory is stored as a whole, with its ledger row, in a trans
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,14 +17,12 @@ from msgspec.structs import replace
 from app import metrics
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.changes.types import SUPERSEDED
-from app.domain.ingest.ids import first_seq, memory_uuids
 from app.domain.ingest.memory import CONTENT, Kind
-from app.domain.privacy.late_arrivals import is_buried
 from app.errors import Misconfigured
 from app.services.consolidation import supersession
 from app.services.embedding import spaces
 from app.services.enrichment import corrections, pii_scan, texts
-from app.services.ingest import links_at_ingest
+from app.services.ingest import late_writes, links_at_ingest
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.tiers import cold_restore, reactivation
 from app.store.consolidation import supersessions
@@ -34,7 +31,6 @@ from app.store.core.binary_copy import Arrival
 from app.store.embedding import embedding_spaces, embeddings
 from app.store.embedding.embeddings import EmbeddingTexts
 from app.store.enrichment import cues, word_index, work_queue
-from app.store.erasure import tombstones
 from app.store.ingest import envelopes
 from app.store.memories import memories
 from app.store.memories.aliases import add_aliases
@@ -51,9 +47,16 @@ log = structlog.get_logger(__name__)
 
 
 def needs_upsert(arrival: Arrival) -> bool:
-    """Return True if any memory has an external id or an embedding, supersedes another memory, or has links."""
+    """Return True if COPY can't store the memories of an arrival.
+
+    That is so if any has an external id or an embedding, supersedes another memory, has links, or waited at its sender.
+    """
     return any(
-        memory.external_id is not None or memory.embedding is not None or memory.supersedes or memory.links
+        memory.external_id is not None
+        or memory.embedding is not None
+        or memory.supersedes
+        or memory.links
+        or memory.written is not None
         for memory in arrival.memories
     )
 
@@ -72,9 +75,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         new_bases = envelopes.insert_fresh(
             tx, tenant_id, {base: len(arrival.memories) for base, arrival in by_base.items()}
         )
-        rows = _drop_erased(
-            tx, tenant_id, [row for base, arrival in by_base.items() if base in new_bases for row in _rows(arrival)]
-        )
+        rows = _drop_erased(tx, tenant_id, [arrival for base, arrival in by_base.items() if base in new_bases])
         if not rows:
             return 0
         latest, earlier_versions = _latest_versions(rows)
@@ -155,24 +156,16 @@ def _alias(
     add_aliases(tx, tenant_id, {**aliases, **final})
 
 
-def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
-    """Drop memories of erased subjects and threads that were accepted before the erasure's watermark."""
-    if not given:
-        return given
-    graves = tombstones.since(tx, tenant_id, min(row.accepted_ms for row in given))
-    if not graves:
-        return given
-    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-    retained = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
-    metrics.count("erased_on_arrival", len(given) - len(retained))
-    return retained
-
-
-def _rows(arrival: Arrival) -> Iterator[NewMemory]:
-    seq = first_seq(arrival.entry_id)
-    ids = memory_uuids(arrival.base, len(arrival.memories))
-    for position, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
-        yield NewMemory(UUID(memory_id), seq + position, arrival.accepted_ms, memory)
+def _drop_erased(tx: database.Transaction, tenant_id: UUID, arrivals: Sequence[Arrival]) -> list[NewMemory]:
+    """Return the memories as rows, without those written before an erasure of their subject or thread."""
+    rows = [row for arrival in arrivals for row in late_writes.list_rows(arrival)]
+    if not rows:
+        return []
+    erased = late_writes.find_erased(tx, tenant_id, [(row.given, since) for row, since in rows])
+    dropped = [row for (row, _), what in zip(rows, erased, strict=True) if what is not None]
+    metrics.count("erased_on_arrival", len(dropped))
+    metrics.count("erased_delayed_writes", sum(row.given.written is not None for row in dropped))
+    return [row for (row, _), what in zip(rows, erased, strict=True) if what is None]
 
 
 def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:

@@ -6,13 +6,13 @@ restore from a backup, the ledger lists the data that must be erased again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.late_arrivals import Tombstone
+from app.domain.privacy.late_arrivals import NameDigest
 from app.store.core.binary_arrays import Uuids, driver_connection
 
 
@@ -57,13 +57,25 @@ WHERE known.cut_ms <= excluded.cut_ms
 """)
 
 
-def since(tx: Connection, tenant_id: UUID, accepted_ms: int) -> list[Tombstone]:
-    """Return tombstones that may cover data accepted at this time (milliseconds since 1970) or later."""
-    rows = tx.execute(_SINCE, {"tenant": tenant_id, "since": accepted_ms})
-    return [Tombstone(row.what, bytes(row.digest), row.cut) for row in rows]
+def latest_cut_ms(tx: Connection, tenant_id: UUID) -> int | None:
+    """Return the time of the tenant's latest watermark in milliseconds since 1970; None without tombstones."""
+    found: int | None = tx.execute(_LATEST, {"tenant": tenant_id}).scalar()
+    return found
 
 
-_SINCE: Final = text("SELECT what, digest, cut FROM tombstones WHERE tenant_id = :tenant AND cut_ms >= :since")
+_LATEST: Final = text("SELECT max(cut_ms) FROM tombstones WHERE tenant_id = :tenant")
+
+
+def find_cuts(tx: Connection, tenant_id: UUID, digests: Collection[bytes]) -> dict[NameDigest, str]:
+    """Return the last position that the erasure covers, for each of these subjects or threads that was erased."""
+    rows = driver_connection(tx).execute(_FIND_CUTS, {"tenant": tenant_id, "digests": list(digests)})
+    return {(what, bytes(digest)): cut for what, digest, cut in rows}
+
+
+_FIND_CUTS: Final = """
+SELECT what, digest, cut FROM tombstones
+WHERE tenant_id = %(tenant)s AND what IN ('subject', 'thread') AND digest = ANY (%(digests)s)
+"""
 
 
 def enter_in_ledger(

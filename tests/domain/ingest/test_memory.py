@@ -22,6 +22,7 @@ from app.domain.ingest.memory import (
     METADATA_MAX_DEPTH,
     NAME_MAX_CHARACTERS,
     TEXT_MAX_BYTES,
+    Written,
     decode_patch,
 )
 from app.domain.strength.links import GivenLink
@@ -71,10 +72,12 @@ def test_every_field_is_taken_as_it_is() -> None:
         "role": "user",
         "expires_at": "2126-03-07T12:00:00Z",
         "links": [{"to": "40", "kind": "about", "weight": 0.5}, {"to": "39"}],
+        "written": {"at": "2026-03-07T12:00:00Z", "after": "1772884800000-1"},
     }
     [memory] = read(given, 3)
     expected = given | {"occurred_at": NOON, "tags": ("a", "b"), "categories": ("health",), "entities": ("Paris",)}
     expected |= {"expires_at": NOON.replace(year=2126), "keep_days": None}
+    expected |= {"written": Written(NOON, "1772884800000-1")}
     expected |= {"links": (GivenLink("40", "about", 0.5), GivenLink("39", "related", 1.0))}
     assert {name: getattr(memory, name) for name in memory.__struct_fields__} == expected
 
