@@ -67,6 +67,7 @@ class SearchFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    external_ids: Sequence[str] | None
     after: datetime | str | None
     before: datetime | str | None
     tiers: Sequence[str]
@@ -107,6 +108,7 @@ class ListFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    external_ids: Sequence[str] | None
 
 
 class MemoryEdit(MemoryFields, total=False):
