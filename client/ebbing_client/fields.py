@@ -72,6 +72,7 @@ class SearchFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    external_ids: Sequence[str] | None
     after: datetime | str | None
     before: datetime | str | None
     tiers: Sequence[str]
@@ -112,6 +113,7 @@ class ListFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    external_ids: Sequence[str] | None
 
 
 class MemoryEdit(MemoryFields, total=False):

@@ -74,27 +74,29 @@ def page(
     compare the current strength. `superseded=true` selects only superseded memories, `false` excludes them. `role`
     compares the effective role of the speaker; without it, all roles are listed. `promoted=true` selects only promoted
     memories, `false` excludes them. `categories` selects memories that have one of them, `entities` those that have all
-    of them; both may be repeated, as may `ids`. `metadata` is an object as JSON: its values must be equal to the
-    memory's, and a list must be contained in the memory's list.
+    of them; both may be repeated, as may `ids` and `external_ids`. `metadata` is an object as JSON: its values must be
+    equal to the memory's, and a list must be contained in the memory's list.
 
     `order=thread` needs `thread`: it lists the memories in the order of acceptance, each with its number `turn`, which
-    counts from 1 and includes memories that other filters leave out.
+    counts from 1 and includes memories that other filters leave out. `order=thread_newest` reverses this order.
     """
     check_storable(subject=subject, thread=thread, tag=tag)
     wanted = Filters(
         *(subject, thread, tag, kind, tier, after, before, strength_above, strength_below, superseded, role, promoted),
         content=content,
     )
-    if order == "thread":
-        return _list_turns(caller, wanted, as_of, limit, cursor)
+    if order != "newest":
+        return _list_turns(caller, wanted, order, as_of, limit, cursor)
     found = memories.list_memories(caller.tenant_id, wanted, ID.decode(cursor), limit)
     return responses.memories(found, live_numbers.live_numbers(caller.tenant_id, found, as_of))
 
 
-def _list_turns(caller: Caller, wanted: Filters, as_of: datetime | None, limit: int, cursor: str | None) -> Response:
+def _list_turns(
+    caller: Caller, wanted: Filters, order: ListOrder, as_of: datetime | None, limit: int, cursor: str | None
+) -> Response:
     if wanted.thread is None:
-        raise Invalid(errors=[FieldError("thread", "is missing: order=thread lists the memories of one thread")])
-    found = memories.list_memories(caller.tenant_id, wanted, SEQ.decode(cursor), limit, "thread")
+        raise Invalid(errors=[FieldError("thread", f"is missing: order={order} lists the memories of one thread")])
+    found = memories.list_memories(caller.tenant_id, wanted, SEQ.decode(cursor), limit, order)
     turns = threads.number_turns(caller.tenant_id, wanted.thread, [row.memory_id for row in found])
     seen = live_numbers.live_numbers(caller.tenant_id, found, as_of)
     return responses.page(

@@ -12,6 +12,7 @@ from app.domain.ingest.memory import LABELS_MAX, Label, Name
 from app.errors import FieldError, Invalid
 
 IDS_MAX: Final = 500
+EXTERNAL_IDS_MAX: Final = 100
 METADATA_FILTER_MAX_BYTES: Final = 4 * 1024
 METADATA_FILTER_MAX_DEPTH: Final = 8
 NUL: Final = "contains a NUL character, which no memory can contain"
@@ -32,6 +33,7 @@ class ContentFilters(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
             4 KiB as JSON, nested at most 8 deep. Cold memories have no metadata.
         external_id: Only the memory with this external id.
         ids: Only these memories, 1 to 500 ids.
+        external_ids: Only the memories with these external ids, 1 to 100.
     """
 
     categories: _Labels = ()
@@ -40,6 +42,7 @@ class ContentFilters(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
     metadata: dict[str, Any] | None = None
     external_id: Name | None = None
     ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
+    external_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=EXTERNAL_IDS_MAX)] | None = None
 
     def __post_init__(self) -> None:
         """Reject what no memory can have, and metadata beyond the limits.
@@ -53,7 +56,8 @@ class ContentFilters(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
     def find_faults(self) -> list[FieldError]:
         """Return an error for each text with a NUL character, and for invalid metadata."""
         texts = {"speaker": self.speaker, "external_id": self.external_id}
-        for name, labels in (("categories", self.categories), ("entities", self.entities)):
+        lists = {"categories": self.categories, "entities": self.entities, "external_ids": self.external_ids or ()}
+        for name, labels in lists.items():
             texts |= {f"{name}[{place}]": label for place, label in enumerate(labels)}
         errors = [FieldError(name, NUL) for name, text in texts.items() if text and "\0" in text]
         return errors if self.metadata is None else [*errors, *_find_metadata_faults(self.metadata)]

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from uuid import UUID
 
 from app import queues
-from app.domain.privacy.legal_hold import Scope
+from app.domain.ingest.deletion import DeletionOfMany
+from app.domain.privacy.legal_hold import IDS_MAX, Scope
 from app.errors import Conflict
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure.requests import lock_exclusive
+from app.store.memories import deletable
 from app.store.privacy import holds
 
 
@@ -50,3 +52,10 @@ def delete_listed(
             finish(tx)
     queues.nudge(queues.RIGHTS_TICK)
     return deleted
+
+
+def delete_wanted(tenant_id: UUID, requested_by: str, wanted: DeletionOfMany) -> int:
+    """Delete the memories that a request names, and return their number; raises like `delete_listed`."""
+    return delete_listed(
+        tenant_id, requested_by, lambda tx, after: deletable.list_deletable(tx, tenant_id, wanted, after, IDS_MAX)
+    )

@@ -145,13 +145,15 @@ WHERE memory.tenant_id = :tenant AND memory.deleted_at IS NULL
     WHERE newer.tenant_id = :tenant AND newer.status = 'active' AND newer.superseded_id = memory.memory_id))
 """  # noqa: S608 - constants only
 
-ListOrder = Literal["newest", "thread"]
-"""Newest first, or the order of acceptance, which is the order of turns within a thread."""
+ListOrder = Literal["newest", "thread", "thread_newest"]
+"""Newest first; the order of acceptance, which is the order of turns within a thread; or the reverse of that order."""
 _PAGES: Final[dict[ListOrder, str]] = {
     "newest": """(CAST(:page_after AS uuid) IS NULL OR memory.memory_id < :page_after)
 ORDER BY memory.memory_id DESC LIMIT :limit""",
     "thread": """(CAST(:page_after AS bigint) IS NULL OR memory.seq > :page_after)
 ORDER BY memory.seq LIMIT :limit""",
+    "thread_newest": """(CAST(:page_after AS bigint) IS NULL OR memory.seq < :page_after)
+ORDER BY memory.seq DESC LIMIT :limit""",
 }
 
 _BY_STRENGTH: Final = """(CAST(:strength_above AS float8) IS NULL OR state.strength > :strength_above)

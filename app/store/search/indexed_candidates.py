@@ -88,7 +88,7 @@ def find_passing(tx: Connection, probe: SearchProbe, request: SearchRequest, val
     conditions = filter_conditions(request, values)
     if not conditions:
         return Passing(None)
-    is_narrow = any((request.subject, request.thread, request.external_id, request.ids))
+    is_narrow = any((request.subject, request.thread, request.external_id, request.external_ids, request.ids))
     share = 0.0 if is_narrow else _estimate_share(tx, conditions, values)
     few = None
     if share * (probe.among or 0) <= FEW:

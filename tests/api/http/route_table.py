@@ -18,6 +18,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("GET", "/metrics"): (OPEN, {}, 200),
     ("POST", "/v1/memories"): ("ingest", {"json": {"text": "x"}}, 202),
     ("GET", "/v1/memories"): ("read", {}, 200),
+    ("POST", "/v1/memories/delete"): ("ingest", {"json": {"thread": "x"}}, 202),
     ("GET", "/v1/memories/{memory_id}"): ("read", {}, 200),
     ("PATCH", "/v1/memories/{memory_id}"): ("ingest", {"json": {"text": "y"}}, 200),
     ("DELETE", "/v1/memories/{memory_id}"): ("ingest", {}, 202),

@@ -71,6 +71,8 @@ CASES: list[tuple[dict[str, Any], set[str]]] = [
     ({"speaker": "Ann"}, {"one"}),
     ({"external_id": "k2"}, {"two"}),
     ({"external_id": "k"}, set()),
+    ({"external_ids": ["k1", "k2", "k3"]}, {"one", "two"}),
+    ({"external_ids": ["K1"]}, set()),
     ({"metadata": {"source": "crm"}}, {"one", "two"}),
     ({"metadata": {"source": "crm", "rank": 1}}, {"one"}),
     ({"metadata": {"rank": "1"}}, {"three"}),

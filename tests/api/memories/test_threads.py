@@ -101,6 +101,7 @@ def test_turns_are_listed_in_order_of_acceptance_with_their_numbers(api: Api) ->
     ("params", "field"),
     [
         ({"order": "thread"}, "thread"),
+        ({"order": "thread_newest"}, "thread"),
         ({"order": "oldest"}, "order"),
         ({"order": "thread", "thread": "t", "cursor": "AaHzwnweekCdETtfDG6KAQ"}, "cursor"),
         ({"thread": "t", "cursor": "7"}, "cursor"),
@@ -109,3 +110,9 @@ def test_turns_are_listed_in_order_of_acceptance_with_their_numbers(api: Api) ->
 def test_an_order_that_can_not_be_is_refused(api: Api, params: dict[str, str], field: str) -> None:
     answer = api.get("/v1/memories", params=params)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+
+
+def test_the_newest_turns_of_a_thread_come_first_with_their_numbers(api: Api) -> None:
+    api.remember(*({"text": f"{n}", "thread": "t"} for n in range(1, 6)), {"text": "other", "thread": "u"})
+    found = pages(api, "/v1/memories", "memories", thread="t", order="thread_newest", limit=2)
+    assert [(each["text"], each["turn"]) for each in found] == [(f"{n}", n) for n in (5, 4, 3, 2, 1)]
