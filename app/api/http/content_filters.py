@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Query
 
 from app.domain.ingest.body_faults import BodyFaults
+from app.domain.ingest.sources import SOURCES
 from app.domain.search.content_filters import IDS_MAX, METADATA_FILTER_MAX_BYTES, ContentFilters
 from app.errors import FieldError, Invalid
 
@@ -21,13 +22,15 @@ async def read_content_filters(
     metadata: Annotated[str | None, Query(description=f"JSON object, up to {METADATA_FILTER_MAX_BYTES} bytes")] = None,
     external_id: str | None = None,
     ids: Annotated[list[str] | None, Query(description=f"Up to {IDS_MAX} ids")] = None,
+    sources: Annotated[list[str] | None, Query(description=f"Sources: {', '.join(SOURCES)}")] = None,
 ) -> ContentFilters:
     """Return the filters, as a FastAPI dependency; `ContentFilters` declares their limits.
 
     Raises:
         Invalid: A filter is invalid; the error names it, its limit and the value.
     """
-    texts = {"categories": categories, "entities": entities, "speaker": speaker, "external_id": external_id, "ids": ids}
+    lists = {"categories": categories, "entities": entities, "ids": ids, "sources": sources}
+    texts = {**lists, "speaker": speaker, "external_id": external_id}
     given: dict[str, object] = {name: value for name, value in texts.items() if value is not None}
     if metadata is not None:
         try:

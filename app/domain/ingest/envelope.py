@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+from app.domain.ingest.sources import SOURCES, UNKNOWN_WRITER, Writer
 
 VERSION = b"1"
 Form = Literal["json", "ndjson", "touches"]
@@ -32,6 +34,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         trace: W3C trace context, or empty.
         body: The request's raw body.
         first_entry_id: Original id of a replayed dead letter; otherwise empty.
+        writer: The API key of the request and its source; unknown in entries of earlier versions.
     """
 
     entry_id: str
@@ -42,6 +45,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     trace: str
     body: bytes
     first_entry_id: str = ""
+    writer: Writer = UNKNOWN_WRITER
 
     @property
     def position(self) -> str:
@@ -58,6 +62,26 @@ def pack(base: bytes, memories: int, form: Form, request_id: str, trace: str, bo
     """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
     header = VERSION + form[:1].encode() + base + f"{request_id} {trace}".encode()
     return stream_fields(memories, header, body)
+
+
+_WRITER: Final = re.compile(rf"(.*);([0-9A-Za-z]{{1,64}});({'|'.join(SOURCES)})")
+
+
+def add_writer(trace: str, writer: Writer) -> str:
+    """Return a trace context followed by the writer.
+
+    Workers of the version before read both as a trace context, find it invalid, and ignore it.
+    """
+    return trace if writer.key_id is None else f"{trace};{writer.key_id};{writer.source}"
+
+
+def _split_writer(text: str) -> tuple[str, Writer]:
+    """Return the trace context and the writer."""
+    found = _WRITER.fullmatch(text)
+    if found is None:
+        return text, UNKNOWN_WRITER
+    trace, key_id, given = found.groups()
+    return trace, Writer(key_id, next(source for source in SOURCES if source == given))
 
 
 def stream_fields(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
@@ -86,7 +110,7 @@ def replay_header(header: bytes, entry_id: str) -> bytes:
         envelope = decode_envelope(entry_id, b"0", header, b"")
     except MalformedEnvelope:
         return header
-    names = f"{envelope.request_id} {envelope.trace} {envelope.position}"
+    names = f"{envelope.request_id} {add_writer(envelope.trace, envelope.writer)} {envelope.position}"
     return header[:_HEADER_BYTES] + names.encode("latin-1")
 
 
@@ -107,7 +131,8 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     request_id, trace, first_entry_id = [*names.split(" ", 2), "", ""][:3]
     if first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id):
         raise MalformedEnvelope("envelope header out of shape")
-    return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id)
+    trace, writer = _split_writer(trace)
+    return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id, writer)
 
 
 def read_count(count: bytes) -> int | None:

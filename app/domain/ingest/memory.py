@@ -12,6 +12,7 @@ import msgspec
 from app.domain.ingest import fields, json_input
 from app.domain.ingest.fields import Column
 from app.domain.ingest.roles import Role
+from app.domain.ingest.sources import Source
 from app.domain.strength.links import LINKS_AT_INGEST, GivenLink
 from app.errors import FieldError, Invalid
 
@@ -72,6 +73,8 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         links: Up to 64 links to other memories. A target that isn't stored is reported as `links_missing`; if `to` is
             an external id, the link is added when a memory with that id arrives. A repeated `external_id` adds links
             and removes none.
+        source: Who wrote the memory: user, agent, document, tool, import or unknown, from the highest to the lowest. By
+            default the API key's source; a lower one may be given. A change of the memory never raises it.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -93,6 +96,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     expires_at: Annotated[Moment | None, Column(is_kept=True)] = None
     keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None
     links: Annotated[_Links, Column(None)] = ()
+    source: Annotated[Source | None, Column(is_clearable=False)] = None
 
     @property
     def superseded(self) -> tuple[str, ...]:

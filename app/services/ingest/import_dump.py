@@ -22,6 +22,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era
 from app.domain.imports.items import DumpedMemory, DumpedRow, DumpHeader, FileRefused
+from app.domain.ingest.sources import as_stored, lowest
 from app.domain.policy.policy import Policy
 from app.domain.privacy.late_arrivals import is_buried, matches_scope
 from app.services.security import audit
@@ -33,6 +34,8 @@ from app.store.erasure import requests, tombstones
 from app.store.ingest import imports, loaded_rows
 from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
+from app.store.memories import provenance
+from app.store.memories.provenance import WriteTime
 from app.store.tenants import policies
 
 ELSEWHERE: Final = (
@@ -129,7 +132,8 @@ def load_memories(
         if chosen and not found.dry_run:
             era = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp())
             loaded = list(chosen.values())
-            _insert(tx, tenant_id, loaded, source, era, now.timestamp())
+            _insert(tx, tenant_id, loaded, source, era, found)
+            provenance.record_writes(tx, tenant_id, _list_writers(loaded, is_own=header.tenant_id == tenant_id))
             write.measure_inserted(list(chosen))
             write.queue([work_queue.INDEX, work_queue.EMBED], list(chosen))
             write.queue([work_queue.SCORE], [item.memory_id for item in loaded if item.state.get("salience") is None])
@@ -161,18 +165,20 @@ def _insert(
     items: Sequence[DumpedMemory],
     source: Dynamics,
     era: Era,
-    now: float,
+    found: Import,
 ) -> None:
     state = _build_state(items)
     if source != era.dynamics:
-        state = rebase(state, now, source, era.dynamics)
+        state = rebase(state, database.now(tx).timestamp(), source, era.dynamics)
     by_table: dict[str, list[Mapping[str, Any]]] = {name: [] for name in loaded_rows.TABLES}
     for row, item in enumerate(items):
         memory_id = {"memory_id": str(item.memory_id)}
         anchor: dict[str, Any] = {name: float(getattr(state, name)[row]) for name in _ANCHOR}
         anchor["anchored_at"] = datetime.fromtimestamp(anchor["anchored_at"], UTC).isoformat()
         fresh = {"tier": "active", "policy_version": era.version, "next_due_at": "-infinity"}
-        by_table["memories"].append(item.memory | memory_id)
+        source_kept = as_stored(lowest((item.given.source, found.key_source)))
+        stamped = {"source": source_kept, "written_by": found.requested_by}
+        by_table["memories"].append(item.memory | memory_id | stamped)
         by_table["memory_state"].append(item.state | memory_id | anchor | fresh)
         if item.score is not None:
             by_table["scores"].append(item.score | memory_id)
@@ -182,6 +188,15 @@ def _insert(
             loaded_rows.insert_rows(tx, tenant_id, table, rows)
     except RowsRefused as refused:
         raise FileRefused(str(refused)) from None
+
+
+def _list_writers(items: Sequence[DumpedMemory], *, is_own: bool) -> list[WriteTime]:
+    """Return the keys that wrote the memories of a dump, if it is this tenant's own; the ids of others mean nothing."""
+    return [
+        WriteTime(item.memory_id, key_id, datetime.fromisoformat(str(item.memory["created_at"])))
+        for item in items
+        if is_own and isinstance(key_id := item.memory.get("written_by"), str)
+    ]
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:

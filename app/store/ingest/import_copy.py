@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from app.domain.dynamics.state import State
 from app.domain.ingest.ids import array_literal
 from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.sources import Writer
 from app.store.core.binary_arrays import Doubles, Integers, Timestamps, Uuids, driver_connection
 from app.store.core.binary_copy import HEADER, IMPORTED_COPY, TRAILER, pack_imported
 from app.store.enrichment.work_queue import STAGES
@@ -68,6 +69,7 @@ class ImportedRows:
         state: Their state, anchored under `policy_version`.
         promoted_at: Seconds since 1970; NaN for memories that aren't promoted.
         policy_version: Version of the policy in force.
+        writer: The API key that started the import, and the highest source of its memories.
     """
 
     ids: list[bytes]
@@ -75,6 +77,7 @@ class ImportedRows:
     state: State
     promoted_at: npt.NDArray[np.float64]
     policy_version: int
+    writer: Writer
 
 
 def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int, created_at: float) -> bool:
@@ -101,7 +104,7 @@ def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int,
             with cursor.copy(IMPORTED_COPY) as copy:
                 copy.write(HEADER)
                 pairs = list(zip(rows.ids, rows.memories, strict=True))
-                for chunk, size in pack_imported(tenant_id, pairs, seq, created_at):
+                for chunk, size in pack_imported(tenant_id, pairs, seq, created_at, rows.writer):
                     copy.write(chunk)
                     text_bytes += size
                 copy.write(TRAILER)

@@ -18,6 +18,7 @@ _CONDITIONS: Final = {
     "speaker": "{row}speaker = {value}",
     "metadata": "{row}metadata @> CAST({value} AS jsonb)",
     "external_id": "{row}external_id = {value}",
+    "sources": "coalesce({row}source, 'unknown') = ANY (CAST({value} AS text[]))",
     "ids": """{row}memory_id = ANY (ARRAY(
     SELECT coalesce((
       SELECT alias.memory_id FROM memory_aliases AS alias
