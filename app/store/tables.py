@@ -50,6 +50,7 @@ memories = Table(
     Column("updated_at", _MOMENT),
     Column("deleted_at", _MOMENT),
     Column("made_by", Text, nullable=False),
+    Column("written_by", Text),
     Column("says_change", Boolean, nullable=False),
 )
 

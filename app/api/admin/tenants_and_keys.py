@@ -14,6 +14,7 @@ from app.api.http import responses
 from app.api.http.auth import Admin
 from app.api.http.cursors import KEY_ID, NAME, PAGE_MAX
 from app.api.http.request_body import json_body
+from app.domain.ingest.sources import Source
 from app.domain.policy import policy_diff
 from app.domain.policy.api_keys import SCOPES
 from app.services.tenants import tenants
@@ -33,12 +34,17 @@ _Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SCOPES)})]
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """New API key, for the caller's own tenant if none is given."""
+    """New API key, for the caller's own tenant if none is given.
+
+    Attributes:
+        source: The highest source that the key may give to the memories that it writes.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]
     tenant_id: UUID | None = None
     scopes: tuple[_Scope, ...] = tenants.TENANT_SCOPES
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    source: Source = "unknown"
 
 
 @router.post("/tenants", summary="Create a tenant", status_code=201)
@@ -63,13 +69,13 @@ def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, l
 def create_key(caller: Admin, wanted: Annotated[NewKey, Depends(json_body(NewKey))]) -> Response:
     """Create a key. It is returned only once. To rotate keys: create a second one, switch to it, revoke the first."""
     tenant_id = wanted.tenant_id or caller.tenant_id
-    text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id)
+    text = tenants.issue_key(tenant_id, wanted.name, wanted.scopes, wanted.expires_at, caller.key_id, wanted.source)
     shown = {
         "id": text[4:17],
         "key_id": text[4:17],  # deprecated name of `id`
         "api_key": text,
         "tenant_id": tenant_id,
-        **responses.pick(wanted, "name", "scopes", "expires_at"),
+        **responses.pick(wanted, "name", "scopes", "expires_at", "source"),
     }
     return responses.answer(shown, 201)
 

@@ -19,6 +19,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, cache
 from app.api.http.request_body import header, json_body
 from app.api.memories.ingest import Ingest
+from app.domain.ingest import sources
 from app.domain.ingest.json_input import precompile
 from app.domain.search.request import QUERY_MAX_CHARACTERS
 from app.errors import NotAllowed, NotFound, Unavailable
@@ -78,11 +79,12 @@ class IntervalIn(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The tenant that is served, the actor named in the audit log, and the decay clock."""
+    """The tenant that is served, the actor named in the audit log, the decay clock, and the writer of memories."""
 
     tenant_id: UUID
     actor: str
     clock: DecayClock
+    writer: sources.Writer
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Session]]:
@@ -97,7 +99,8 @@ def needs(scope: str) -> Callable[[Request], Awaitable[Session]]:
             raise NotAllowed("this key belongs to another tenant than the one in EBBING_COMPAT_MEMORY_DECAY")
         actor = ACTOR if caller is None else caller.key_id
         clock = await run_in_threadpool(decay_ticks.open_clock, tenant.tenant_id, actor)
-        return Session(tenant.tenant_id, actor, clock)
+        writer = sources.UNKNOWN_WRITER if caller is None else caller.writer
+        return Session(tenant.tenant_id, actor, clock, writer)
 
     return session
 
@@ -174,7 +177,7 @@ async def _store(session: Session, given: Sequence[StoreIn], request: Request) -
     """Accept memories and wait until they are found; return their ids, and False if they aren't found in time."""
     body = msgspec.json.encode([_as_ours(each, session.clock) for each in given])
     ingest: Ingest = request.app.state.ingest
-    return await ingest.store(session.tenant_id, body, request.state.request_id)
+    return await ingest.store(session.tenant_id, body, request.state.request_id, session.writer)
 
 
 def _as_ours(given: StoreIn, clock: DecayClock) -> dict[str, Any]:

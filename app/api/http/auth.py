@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from app.api.http.query_parameters import refuse_unknown
 from app.api.http.request_body import header
+from app.domain.ingest import sources
 from app.domain.policy import api_keys
 from app.errors import NotAllowed, NotAuthenticated, TenantClosed, Unavailable
 from app.services.tenants import tenants
@@ -32,11 +33,17 @@ _ABSENT = b"\0" * 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Authenticated caller: tenant, key and scopes."""
+    """Authenticated caller: tenant, key, scopes, and the highest source that the key may give to memories."""
 
     tenant_id: UUID
     key_id: str
     scopes: frozenset[str]
+    source: sources.Source = "unknown"
+
+    @property
+    def writer(self) -> sources.Writer:
+        """The key as the writer of memories."""
+        return sources.Writer(self.key_id, self.source)
 
 
 @dataclass(slots=True)
@@ -150,7 +157,7 @@ def _caller(key: KeyRecord | None) -> Caller:
         raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
     if key.tenant_is_closed:
         raise TenantClosed("the tenant of this key is being deleted: its keys are valid again if that is cancelled")
-    return Caller(key.tenant_id, key.key_id, key.scopes)
+    return Caller(key.tenant_id, key.key_id, key.scopes, key.source)
 
 
 cache = KeyCache()

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Query
 
 from app.domain.ingest.body_faults import BodyFaults
+from app.domain.ingest.sources import SOURCES
 from app.domain.search.content_filters import EXTERNAL_IDS_MAX, IDS_MAX, METADATA_FILTER_MAX_BYTES, ContentFilters
 from app.errors import FieldError, Invalid
 
@@ -22,15 +23,22 @@ async def read_content_filters(
     external_id: str | None = None,
     ids: Annotated[list[str] | None, Query(description=f"Up to {IDS_MAX} ids")] = None,
     external_ids: Annotated[list[str] | None, Query(description=f"Up to {EXTERNAL_IDS_MAX} external ids")] = None,
+    sources: Annotated[list[str] | None, Query(description=f"Sources: {', '.join(SOURCES)}")] = None,
 ) -> ContentFilters:
     """Return the filters, as a FastAPI dependency; `ContentFilters` declares their limits.
 
     Raises:
         Invalid: A filter is invalid; the error names it, its limit and the value.
     """
-    texts: dict[str, object] = {"categories": categories, "entities": entities, "speaker": speaker}
-    texts |= {"external_id": external_id, "ids": ids, "external_ids": external_ids}
-    given = {name: value for name, value in texts.items() if value is not None}
+    lists = {
+        "categories": categories,
+        "entities": entities,
+        "ids": ids,
+        "external_ids": external_ids,
+        "sources": sources,
+    }
+    texts = {**lists, "speaker": speaker, "external_id": external_id}
+    given: dict[str, object] = {name: value for name, value in texts.items() if value is not None}
     if metadata is not None:
         try:
             given["metadata"] = msgspec.json.decode(metadata)

@@ -51,20 +51,20 @@ async def create(
         return _respond(answer)
     ingest: Ingest = request.app.state.ingest
     body = msgspec.json.encode([memory])
-    _, is_stored = await ingest.store(caller.tenant_id, body, request.state.request_id, until="stored")
+    _, is_stored = await ingest.store(caller.tenant_id, body, request.state.request_id, caller.writer, until="stored")
     return _respond(answer, 200 if is_stored else 202)
 
 
 @router.post("/str_replace", summary="Replace a string in a file")
 def str_replace(caller: Writer, command: Annotated[ReplaceCommand, Depends(json_body(ReplaceCommand))]) -> Response:
     """Replace a string that occurs exactly once; the answer shows the lines around the change."""
-    return _respond(files.replace_string(caller.tenant_id, command))
+    return _respond(files.replace_string(caller.tenant_id, command, caller.writer))
 
 
 @router.post("/insert", summary="Insert lines into a file")
 def insert(caller: Writer, command: Annotated[InsertCommand, Depends(json_body(InsertCommand))]) -> Response:
     """Insert lines after the line with the number `insert_line`; 0 inserts them at the beginning."""
-    return _respond(files.insert_lines(caller.tenant_id, command))
+    return _respond(files.insert_lines(caller.tenant_id, command, caller.writer))
 
 
 @router.post("/delete", summary="Delete a file or a directory")
@@ -79,7 +79,7 @@ def delete(caller: Writer, command: Annotated[DeleteCommand, Depends(json_body(D
 @router.post("/rename", summary="Rename a file or a directory")
 def rename(caller: Writer, command: Annotated[RenameCommand, Depends(json_body(RenameCommand))]) -> Response:
     """Rename a file, or a directory with up to 1,000 files; 409 if a file is under a legal hold."""
-    return _respond(files.rename(caller.tenant_id, command))
+    return _respond(files.rename(caller.tenant_id, command, caller.writer))
 
 
 def _respond(answer: Answer, status: int = 200) -> Response:

@@ -27,8 +27,10 @@ from app.api.memories import delayed_writes
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies, message_fields
 from app.domain.ingest.bodies import Body
+from app.domain.ingest.envelope import add_writer
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids, parse_entry_id
 from app.domain.ingest.json_input import Format
+from app.domain.ingest.sources import Writer
 from app.errors import BacklogFull, EbbingError, FieldError, Invalid, Unavailable
 from app.queues import Nudger
 from app.services.consolidation import supersession
@@ -94,7 +96,7 @@ class Ingest:
         wait_seconds = _wait_seconds(scope)
         key = key_of(scope)
         body = await read(scope, receive)
-        given = await self._check(caller.tenant_id, body, form)
+        given = await self._check(caller.tenant_id, body, form, caller.writer)
         sent_ms = delayed_writes.read_sent_ms(scope, given)
         count = len(given.memories)
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
@@ -106,7 +108,7 @@ class Ingest:
             memories=count,
             form=form,
             request_id=request_id,
-            trace=trace,
+            trace=add_writer(trace, caller.writer),
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
             sent_ms=sent_ms,
@@ -139,7 +141,13 @@ class Ingest:
         return status, _accepted(ids, request_id, given, more), headers
 
     async def store(
-        self, tenant_id: UUID, body: bytes, request_id: str, *, until: Literal["stored", "searchable"] = "searchable"
+        self,
+        tenant_id: UUID,
+        body: bytes,
+        request_id: str,
+        writer: Writer,
+        *,
+        until: Literal["stored", "searchable"] = "searchable",
     ) -> tuple[list[str], bool]:
         """Accept memories for another route, and wait up to `WAIT_MAX_SECONDS` until they are stored or searchable.
 
@@ -147,12 +155,13 @@ class Ingest:
             tenant_id: The tenant of the authenticated caller.
             body: The memories as a JSON array in the form of `POST /v1/memories`.
             request_id: Id of the request.
+            writer: The caller's API key and its source.
             until: State of the memories to wait for.
 
         Returns:
             The memories' ids, and whether all of them have reached this state.
         """
-        given = await self._check(tenant_id, body, "json")
+        given = await self._check(tenant_id, body, "json", writer)
         count = len(given.memories)
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
         accepted = await self._door.append(
@@ -161,7 +170,7 @@ class Ingest:
             memories=count,
             form="json",
             request_id=request_id,
-            trace="",
+            trace=add_writer("", writer),
             body=body,
             idempotency=None,
         )
@@ -178,12 +187,13 @@ class Ingest:
         metrics.ACCEPTED_MEMORIES.inc(count)
         self._witness.remember(tenant_id, base, count, entry_id)
 
-    async def _check(self, tenant_id: UUID, body: bytes, form: Format) -> Body:
+    async def _check(self, tenant_id: UUID, body: bytes, form: Format, writer: Writer) -> Body:
         """Decode and validate the memories in a body."""
         given = bodies.read(body, form, None)
         if given.messages is not None:
             message_fields.check_message_fields(body)
         bodies.check_future(given, datetime.now(UTC))
+        bodies.check_body_sources(given, writer)
         memories, most = given.memories, settings().request_memories_max
         if given.messages is not None and given.messages > most:
             raise Invalid(errors=[FieldError("messages", "has too many messages", given.messages, most)])

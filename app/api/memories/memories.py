@@ -153,7 +153,7 @@ def edit(caller: Writer, memory_id: MemoryId, body: Annotated[bytes, Depends(raw
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
     """
-    return _respond(caller, memories.edit_memory(caller.tenant_id, memory_id, decode_patch(body)))
+    return _respond(caller, memories.edit_memory(caller.tenant_id, memory_id, decode_patch(body), caller.writer))
 
 
 @router.post(

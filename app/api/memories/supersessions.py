@@ -41,16 +41,20 @@ def page(
 def make(caller: Writer, given: Annotated[NewSupersession, Depends(json_body(NewSupersession))]) -> Response:
     """Mark a memory as superseding another, each given by its id or the caller's own id. Safe to repeat.
 
-    Neither memory is changed. 409 if the older one supersedes the newer one, or if their subjects differ.
+    Neither memory is changed. The supersession is only proposed if the API key's source is lower than that of the older
+    memory. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
-    made = supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.key_id)
+    made = supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.writer)
     return responses.answer(_render(made))
 
 
 @router.post("/{supersession_id}/approve", summary="Approve a proposed supersession")
 def approve(caller: Writer, supersession_id: SupersessionId) -> Response:
-    """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too."""
-    found = supersession.approve_supersession(caller.tenant_id, supersession_id, caller.key_id)
+    """Approve: searches return only the newer memory from now on. Rejected supersessions can be approved too.
+
+    409 if the API key's source is lower than that of the older memory.
+    """
+    found = supersession.approve_supersession(caller.tenant_id, supersession_id, caller.writer)
     return responses.answer(_render(found))
 
 

@@ -11,6 +11,7 @@ from app.cli.core.errors import Commands
 from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
 from app.domain.formatting import format_minute
+from app.domain.ingest.sources import SOURCES
 from app.domain.policy.api_keys import SCOPES
 
 router = typer.Typer()
@@ -61,11 +62,20 @@ def create_key(
         ),
     ] = None,
     expires: Annotated[str | None, time_option("--expires", "Expiry time of the key.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help=f"Highest source of memories that the key writes: {', '.join(f'`{name}`' for name in SOURCES)}. "
+            "Default: `unknown`.",
+        ),
+    ] = None,
+    *,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key. The key is shown only once."""
-    body = given(name=name, tenant_id=tenant, scopes=scope or None, expires_at=expires)
+    body = given(name=name, tenant_id=tenant, scopes=scope or None, expires_at=expires, source=source)
     _show_made(call(url, "POST", "/v1/admin/keys", json=body), as_json=as_json)
 
 
@@ -79,7 +89,7 @@ def list_keys(
 ) -> None:
     """List API keys without their secrets, of one tenant or of all."""
     found = fetch_list(url, "/v1/admin/keys", "keys", tenant_id=tenant)
-    names, dates = ("key_id", "tenant_id", "name", "scopes"), ("created_at", "expires_at", "revoked_at")
+    names, dates = ("key_id", "tenant_id", "name", "scopes", "source"), ("created_at", "expires_at", "revoked_at")
     rows = ((*(_cell(row.get(name)) for name in names), *(_moment(row.get(name)) for name in dates)) for row in found)
     heads = [*names, *(name.removesuffix("_at") for name in dates)]
     print_rows({"keys": found}, heads, rows, as_json=as_json)

@@ -16,6 +16,7 @@ from app.dashboard import rendering
 from app.dashboard.access import Action, AnyViewer, Maintaining, Writing
 from app.dashboard.rendering import redirect_back
 from app.domain.consolidation.parameters import KEPT_SHARES
+from app.domain.ingest.sources import Writer
 from app.errors import FieldError, Invalid
 from app.services.consolidation import approval, consolidation_run, merge_log, merge_undo, supersession
 from app.services.jobs import queue
@@ -126,7 +127,7 @@ def _set_paused(acting: Action, *, paused: bool) -> None:
 def approve_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Approve a proposed supersession."""
     acting.record("approve_supersession", supersession_id)
-    supersession.approve_supersession(acting.tenant_id, supersession_id, acting.key_id)
+    supersession.approve_supersession(acting.tenant_id, supersession_id, Writer(acting.key_id, "user"))
     return redirect_back(PLACE, "superseded")
 
 

@@ -18,14 +18,16 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from app.domain.dynamics.parameters import STRICT
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
+from app.domain.ingest.sources import is_lower
 
 Status = Literal["active", "waiting", "proposed", "rejected"]
 """`active`: the older memory isn't current. `waiting`: the named memory isn't stored yet. `proposed`: awaiting a
 person's decision. `rejected`: not in force, and not proposed again."""
 Source = Literal["caller", "model", "person"]
-Reason = Literal["cycle", "subject", "undone", "declined"]
-"""Why a supersession was rejected. `cycle`: the older memory supersedes the newer one. `subject`: their subjects
-differ. `undone`: a person reverted it. `declined`: a person declined the proposal."""
+Reason = Literal["cycle", "subject", "undone", "declined", "source"]
+"""Why a supersession was rejected, or only proposed. `cycle`: the older memory supersedes the newer one. `subject`:
+their subjects differ. `undone`: a person reverted it. `declined`: a person declined the proposal. `source`: the newer
+memory has a lower source than the older one, so a person has to decide."""
 
 WAITING_DAYS: Final = 30
 """Days that a supersession waits for the named memory; a memory stored later is unlikely to be the intended one."""
@@ -65,6 +67,7 @@ class SupersessionEnd(NamedTuple):
     memory_id: UUID
     subject: str | None
     created_at: datetime
+    source: str | None = None
 
 
 class SupersessionPair(NamedTuple):
@@ -78,7 +81,8 @@ _REFUSED: Final[dict[Reason, str]] = {
     "cycle": "refused: the older memory already supersedes the newer one, directly or through other memories",
     "subject": "refused: the two memories are about different subjects",
     "undone": "undone by a person",
-    "declined": "proposed by a model and rejected by a person",
+    "declined": "proposed and rejected by a person",
+    "source": "proposed, since the newer memory has a lower source: a person must approve or reject it",
 }
 
 
@@ -89,6 +93,8 @@ def explain_outcome(status: Status, reason: Reason | None, made_at: datetime) ->
         return f"no memory with this name is stored: the supersession is dropped unless one is stored by {until.date()}"
     if status == "rejected":
         return _REFUSED[reason] if reason else "refused"
+    if status == "proposed" and reason == "source":
+        return _REFUSED[reason]
     return "active" if status == "active" else "proposed by a model: a person must approve or reject it"
 
 
@@ -98,7 +104,7 @@ class PairOutcome:
 
     Attributes:
         since: Time from which the older memory isn't current: when the later of the two was accepted.
-        reason: Why the pair is rejected, or None if it is accepted.
+        reason: Why the pair is rejected, or only proposed (`source`); None if it is accepted.
     """
 
     pair: SupersessionPair
@@ -111,7 +117,8 @@ def judge_pairs(
 ) -> list[PairOutcome]:
     """Judge pairs in order, skipping pairs of a memory with itself; accepted pairs count when later ones are judged.
 
-    Pairs are rejected if the subjects differ or if a memory would supersede itself through others.
+    Pairs are rejected if the subjects differ or if a memory would supersede itself through others, and only proposed if
+    the newer memory has a lower source.
 
     Args:
         ends: All memories of the pairs.
@@ -127,6 +134,8 @@ def judge_pairs(
             continue
         newer, older = ends[pair.memory_id], ends[pair.superseded_id]
         reason = _against(newer, older, superseders)
+        if reason is None and is_lower(newer.source, older.source):
+            reason = "source"
         if reason is None:
             superseders.setdefault(pair.superseded_id, set()).add(pair.memory_id)
         outcomes.append(PairOutcome(pair, max(newer.created_at, older.created_at), reason))

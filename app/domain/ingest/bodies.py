@@ -36,6 +36,7 @@ from app.domain.ingest.memory import (
     refuse_past,
 )
 from app.domain.ingest.roles import MessageRole, read_message_role
+from app.domain.ingest.sources import Source, Writer, check_sources
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
@@ -90,6 +91,7 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         expires_at: Time after which the memories are deleted, with an offset, if their retention periods don't end
             before.
         keep_days: The same as days from the acceptance: more than 0, up to 36,500.
+        source: Who wrote the messages, no higher than the API key's source, which is the default.
     """
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
@@ -105,6 +107,7 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     multiplier: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     expires_at: Moment | None = None
     keep_days: KeepDays | None = None
+    source: Source | None = None
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -200,6 +203,19 @@ def _read_memories(body: bytes, form: Format, dimensions: int | None) -> list[Me
     except Invalid as error:
         raise _refuse_memories(body, form, dimensions, error) from None
     return memories
+
+
+def check_body_sources(body: Body, writer: Writer) -> None:
+    """Refuse memories whose `source` is higher than the writer's; only the API checks this.
+
+    Raises:
+        Invalid: A source is higher; the error names the field, the value and the key's source.
+    """
+    is_list = body.messages is None and len(body.memories) > 1
+    considered = body.memories if is_list else body.memories[:1]
+    if any(memory.source is not None for memory in considered):
+        given = [(field_path(place if is_list else None, "source"), row.source) for place, row in enumerate(considered)]
+        check_sources(given, writer)
 
 
 def check_future(body: Body, now: datetime) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+from app.domain.ingest.sources import SOURCES, UNKNOWN_WRITER, Writer
 
 VERSION = b"1"
 Form = Literal["json", "ndjson", "touches"]
@@ -35,6 +37,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         first_entry_id: Original id of a replayed dead letter; otherwise empty.
         sent_ms: Time at which the sender sent memories with `written`, by its own clock, in milliseconds since 1970;
             None for other requests.
+        writer: The API key of the request and its source; unknown in entries of earlier versions.
     """
 
     entry_id: str
@@ -46,6 +49,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     first_entry_id: str = ""
     sent_ms: int | None = None
+    writer: Writer = UNKNOWN_WRITER
 
     @property
     def position(self) -> str:
@@ -64,6 +68,26 @@ def pack(
     """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
     names = f"{request_id} {trace}" if sent_ms is None else f"{request_id} {trace}  {sent_ms}"
     return stream_fields(memories, VERSION + form[:1].encode() + base + names.encode(), body)
+
+
+_WRITER: Final = re.compile(rf"(.*);([0-9A-Za-z]{{1,64}});({'|'.join(SOURCES)})")
+
+
+def add_writer(trace: str, writer: Writer) -> str:
+    """Return a trace context followed by the writer.
+
+    Workers of the version before read both as a trace context, find it invalid, and ignore it.
+    """
+    return trace if writer.key_id is None else f"{trace};{writer.key_id};{writer.source}"
+
+
+def _split_writer(text: str) -> tuple[str, Writer]:
+    """Return the trace context and the writer."""
+    found = _WRITER.fullmatch(text)
+    if found is None:
+        return text, UNKNOWN_WRITER
+    trace, key_id, given = found.groups()
+    return trace, Writer(key_id, next(source for source in SOURCES if source == given))
 
 
 def stream_fields(memories: int, header: bytes, body: bytes) -> list[bytes | int]:
@@ -92,7 +116,7 @@ def replay_header(header: bytes, entry_id: str) -> bytes:
         envelope = decode_envelope(entry_id, b"0", header, b"")
     except MalformedEnvelope:
         return header
-    names = f"{envelope.request_id} {envelope.trace} {envelope.position}"
+    names = f"{envelope.request_id} {add_writer(envelope.trace, envelope.writer)} {envelope.position}"
     if envelope.sent_ms is not None:
         names += f" {envelope.sent_ms}"
     return header[:_HEADER_BYTES] + names.encode("latin-1")
@@ -115,9 +139,9 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     request_id, trace, first_entry_id, sent = [*names.split(" ", 3), "", "", ""][:4]
     if (first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id)) or (sent and not _MILLISECONDS.fullmatch(sent)):
         raise MalformedEnvelope("envelope header out of shape")
-    return Envelope(
-        entry_id, base, memories, form, request_id, trace, body, first_entry_id, int(sent) if sent else None
-    )
+    trace, writer = _split_writer(trace)
+    sent_ms = int(sent) if sent else None
+    return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id, sent_ms, writer)
 
 
 def read_count(count: bytes) -> int | None:

@@ -13,6 +13,7 @@ import msgspec
 from app.domain.ingest import fields, json_input
 from app.domain.ingest.fields import Column
 from app.domain.ingest.roles import Role
+from app.domain.ingest.sources import Source
 from app.domain.strength.links import LINKS_AT_INGEST, GivenLink
 from app.errors import FieldError, Invalid
 
@@ -90,6 +91,8 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
             and removes none.
         written: For a write that waited at its sender: the memory is dropped if its subject or thread was erased after
             the write.
+        source: Who wrote the memory: user, agent, document, tool, import or unknown, from the highest to the lowest. By
+            default the API key's source; a lower one may be given. A change of the memory never raises it.
     """
 
     text: Annotated[_Text, Column(is_enriched=True, is_cold=True)]
@@ -112,6 +115,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
     keep_days: Annotated[KeepDays | None, Column(None, sets="expires_at")] = None
     links: Annotated[_Links, Column(None)] = ()
     written: Annotated[Written | None, Column(None)] = None
+    source: Annotated[Source | None, Column(is_clearable=False)] = None
 
     @property
     def superseded(self) -> tuple[str, ...]:

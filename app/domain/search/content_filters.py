@@ -9,6 +9,7 @@ import msgspec
 
 from app.domain.ingest.json_input import precompile
 from app.domain.ingest.memory import LABELS_MAX, Label, Name
+from app.domain.ingest.sources import SOURCES, Source
 from app.errors import FieldError, Invalid
 
 IDS_MAX: Final = 500
@@ -34,6 +35,7 @@ class ContentFilters(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
         external_id: Only the memory with this external id.
         ids: Only these memories, 1 to 500 ids.
         external_ids: Only the memories with these external ids, 1 to 100.
+        sources: Only memories with one of these sources; empty means any.
     """
 
     categories: _Labels = ()
@@ -43,6 +45,7 @@ class ContentFilters(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
     external_id: Name | None = None
     ids: Annotated[tuple[UUID, ...], msgspec.Meta(min_length=1, max_length=IDS_MAX)] | None = None
     external_ids: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=EXTERNAL_IDS_MAX)] | None = None
+    sources: Annotated[tuple[Source, ...], msgspec.Meta(max_length=len(SOURCES))] = ()
 
     def __post_init__(self) -> None:
         """Reject what no memory can have, and metadata beyond the limits.

@@ -22,6 +22,7 @@ from app.domain.consolidation.group_types import Summary
 from app.domain.dynamics.timeline import Era
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.domain.ingest.memory import KINDS
+from app.domain.ingest.sources import as_stored, lowest
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.keep_rule import merge_chances
 from app.services.consolidation import merge_plan
@@ -159,7 +160,8 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
     """Build the memory of a summary from the common properties and labels of its sources.
 
     Only this function decides which properties a summary inherits. A summary inherits all the sources' categories
-    except never-forget ones, so that the strictest retention rules of the categories apply to it.
+    except never-forget ones, so that the strictest retention rules of the categories apply to it. Its source is the
+    lowest of theirs.
     """
     sources = [plan.facts[position] for position in plan.taken_places]
     positions = np.array(plan.taken_places)
@@ -185,6 +187,7 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
         pace=float(state.pace[positions].min()),
         place=int(kinds[0]) if kinds.size == 1 else KINDS.index("episodic"),
         policy_version=era.version,
+        source=as_stored(lowest(fact.source for fact in sources)),
     )
 
 

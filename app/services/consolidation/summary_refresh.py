@@ -15,6 +15,7 @@ from uuid import UUID
 from app import failpoints, metrics, queues
 from app.domain.changes.types import UPDATED
 from app.domain.consolidation.group_types import Form, Source, Summary
+from app.domain.ingest.sources import as_stored, lowest
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
 from app.services.consolidation import summaries, supersession_restore
@@ -205,6 +206,7 @@ def _rewrite(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary:
     categories = {label for source in case.present for label in source.categories}
     strictest = sorted(categories.difference(policy.protection.never_forget_categories))
     fields = {"text": summary.text, "categories": strictest, "subject": case.present[0].subject}
+    fields["source"] = as_stored(lowest(source.source for source in case.present))
     memories.update_memory(tx, tenant_id, summary_id, fields)
     reminders.refresh_flags(tx, tenant_id, [summary_id])
     cues.delete_outdated(tx, tenant_id, [summary_id])

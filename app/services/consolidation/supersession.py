@@ -7,7 +7,7 @@ supersession is recorded, and nightly.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from app.domain.consolidation.supersession import (
     explain_outcome,
     judge_pairs,
 )
+from app.domain.ingest.sources import Writer, is_lower
 from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
@@ -35,10 +36,14 @@ from app.store.memories import links
 
 SLICE_ROWS: Final = 500
 
-_AGAINST: Final = {
+_AGAINST: Final[dict[Reason | None, str]] = {
     "cycle": "the older memory already supersedes the newer one, directly or through other memories",
     "subject": "the two memories are about different subjects",
 }
+_LOWER: Final = (
+    "the source of this API key ({}) is lower than that of the older memory: approve the supersession in the "
+    "dashboard, or with a key of a higher source"
+)
 
 
 def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping[UUID, Sequence[str]]) -> list[UUID]:
@@ -145,23 +150,28 @@ def list_outcomes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Supersess
 def propose_pairs(
     tx: database.Transaction, tenant_id: UUID, pairs: Sequence[SupersessionPair], approved: Sequence[SupersessionPair]
 ) -> int:
-    """Record a model's pairs as proposals, or as active if approved; return the number of new pairs."""
+    """Record a model's pairs as proposals, or as active if approved; return the number of new pairs.
+
+    Approval doesn't include pairs whose newer memory has a lower source than the older one.
+    """
     supersessions.lock(tx, tenant_id)
     ends = supersessions.read_ends(tx, tenant_id, {end for pair in pairs for end in pair})
     stored_pairs = [pair for pair in pairs if pair.memory_id in ends and pair.superseded_id in ends]
     above = supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in stored_pairs})
-    outcomes = [outcome for outcome in judge_pairs(stored_pairs, ends, above) if outcome.reason is None]
-    approved_outcomes = [outcome for outcome in outcomes if outcome.pair in approved]
+    outcomes = [outcome for outcome in judge_pairs(stored_pairs, ends, above) if outcome.reason in (None, "source")]
+    approved_outcomes = [outcome for outcome in outcomes if outcome.pair in approved and outcome.reason is None]
     proposed = supersessions.upsert_pairs(
-        tx, tenant_id, [outcome for outcome in outcomes if outcome.pair not in approved], "proposed", "model"
+        tx, tenant_id, [outcome for outcome in outcomes if outcome not in approved_outcomes], "proposed", "model"
     )
     activated = supersessions.upsert_pairs(tx, tenant_id, approved_outcomes, "active", "model")
     audit_superseded(tx, tenant_id, [pair.superseded_id for pair in activated], "model")
     return len(proposed) + len(activated)
 
 
-def make_supersession(tenant_id: UUID, memory: str, supersedes: str, actor: str) -> StoredSupersession:
-    """Record that one memory supersedes another, as requested by a person; an active supersession remains unchanged.
+def make_supersession(tenant_id: UUID, memory: str, supersedes: str, writer: Writer) -> StoredSupersession:
+    """Record that one memory supersedes another, as a caller requests; an active supersession remains unchanged.
+
+    If the caller's source is lower than that of the older memory, the supersession is only proposed.
 
     Raises:
         Invalid: Both names refer to the same memory.
@@ -177,9 +187,15 @@ def make_supersession(tenant_id: UUID, memory: str, supersedes: str, actor: str)
             pair = SupersessionPair(resolved[memory].memory_id, resolved[supersedes].memory_id)
             if pair.memory_id == pair.superseded_id:
                 raise Invalid(errors=[FieldError("supersedes", "is the memory itself")])
-            activated = supersessions.upsert_pairs(tx, tenant_id, [_checked(tx, tenant_id, pair)], "active", "person")
+            activated = supersessions.upsert_pairs(
+                tx, tenant_id, [_checked(tx, tenant_id, pair, writer.source)], "active", "person"
+            )
             audit_superseded(
-                tx, tenant_id, [activated_pair.superseded_id for activated_pair in activated], "person", actor
+                tx,
+                tenant_id,
+                [activated_pair.superseded_id for activated_pair in activated],
+                "person",
+                writer.key_id or SYSTEM,
             )
             return supersessions.get_relation(tx, tenant_id, pair)
     # The transaction has ended: no transaction may be open while the queue is queried.
@@ -187,20 +203,25 @@ def make_supersession(tenant_id: UUID, memory: str, supersedes: str, actor: str)
     raise lookup.explain_missing(tenant_id, field, missing, "that is named")
 
 
-def _checked(tx: database.Transaction, tenant_id: UUID, pair: SupersessionPair) -> PairOutcome:
+def _checked(tx: database.Transaction, tenant_id: UUID, pair: SupersessionPair, source: str) -> PairOutcome:
     """Check that a pair's newer memory may supersede the older one.
+
+    Args:
+        source: The deciding caller's source; if it is lower than the older memory's, the pair is only proposed. A
+            caller with a high source may decide in favour of a memory with a low one.
 
     Raises:
         Conflict: Their subjects differ, or the older memory already supersedes the newer one.
     """
+    ends = supersessions.read_ends(tx, tenant_id, pair)
     [outcome] = judge_pairs(
         [pair],
-        supersessions.read_ends(tx, tenant_id, pair),
+        ends,
         supersessions.list_superseding(tx, tenant_id, [pair.memory_id]),
     )
-    if outcome.reason is not None:
+    if outcome.reason in _AGAINST:
         raise Conflict(_AGAINST[outcome.reason])
-    return outcome
+    return replace(outcome, reason="source" if is_lower(source, ends[pair.superseded_id].source) else None)
 
 
 def list_supersessions(
@@ -220,12 +241,13 @@ def list_supersessions(
         return supersessions.list_supersessions(tx, tenant_id, status, stored_id, before, limit)
 
 
-def approve_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> StoredSupersession:
+def approve_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer) -> StoredSupersession:
     """Activate a proposed or rejected supersession; an active one remains unchanged.
 
     Raises:
         NotFound: This tenant has no such supersession.
-        Conflict: Its older memory isn't stored yet, or it contradicts other supersessions or the memories' subjects.
+        Conflict: Its older memory isn't stored yet, it contradicts other supersessions or the memories' subjects, or
+            the caller's source is lower than the older memory's.
     """
     with database.tenant(tenant_id) as tx:
         stored = _locked(tx, tenant_id, supersession_id)
@@ -234,7 +256,10 @@ def approve_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> 
                 "this supersession names a memory that isn't stored yet: it becomes active once the memory is stored"
             )
         if stored.status != "active":
-            _checked(tx, tenant_id, SupersessionPair(stored.memory_id, stored.superseded_id))
+            pair = SupersessionPair(stored.memory_id, stored.superseded_id)
+            if _checked(tx, tenant_id, pair, writer.source).reason is not None:
+                raise Conflict(_LOWER.format(writer.source))
+            actor = writer.key_id or SYSTEM
             supersessions.set_status(tx, tenant_id, supersession_id, "active", None, actor)
             audit_superseded(tx, tenant_id, [stored.superseded_id], stored.source, actor)
         return _get_or_404(tx, tenant_id, supersession_id)

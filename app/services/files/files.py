@@ -22,6 +22,7 @@ from app.domain.files.commands import (
     check_text,
 )
 from app.domain.files.paths import ROOT, list_parents, read_path
+from app.domain.ingest.sources import Writer
 from app.domain.privacy.legal_hold import IDS_MAX
 from app.errors import Conflict, NotFound
 from app.services.erasure import deletion_of_many
@@ -31,6 +32,8 @@ from app.services.storage.memory_write import memory_write
 from app.store.core import database
 from app.store.files import file_memories
 from app.store.files.file_memories import StoredFile
+from app.store.memories import provenance
+from app.store.memories.provenance import WriteTime
 
 FILES_MAX: Final = 10_000
 """Maximum number of files that a directory shows."""
@@ -85,26 +88,31 @@ def _refusal_of_new(
     return None if file is None else answers.not_a_directory(file)
 
 
-def replace_string(tenant_id: UUID, command: ReplaceCommand) -> Answer:
+def replace_string(tenant_id: UUID, command: ReplaceCommand, writer: Writer) -> Answer:
     """Replace a string in a file; raises like `_edit`."""
     path = read_path(command.path)
     return _edit(
-        tenant_id, path, "new_str", lambda text: answers.replace_string(path, text, command.old_str, command.new_str)
+        tenant_id,
+        path,
+        writer,
+        "new_str",
+        lambda text: answers.replace_string(path, text, command.old_str, command.new_str),
     )
 
 
-def insert_lines(tenant_id: UUID, command: InsertCommand) -> Answer:
+def insert_lines(tenant_id: UUID, command: InsertCommand, writer: Writer) -> Answer:
     """Insert lines into a file; raises like `_edit`."""
     path = read_path(command.path)
     return _edit(
         tenant_id,
         path,
+        writer,
         "insert_text",
         lambda text: answers.insert_lines(path, text, command.insert_line, command.insert_text),
     )
 
 
-def _edit(tenant_id: UUID, path: str, field: str, change: Callable[[str], Edited | Answer]) -> Answer:
+def _edit(tenant_id: UUID, path: str, writer: Writer, field: str, change: Callable[[str], Edited | Answer]) -> Answer:
     """Change a file's text; a concurrent change is taken into account, not overwritten.
 
     Raises:
@@ -122,7 +130,7 @@ def _edit(tenant_id: UUID, path: str, field: str, change: Callable[[str], Edited
             return edited
         check_text(edited.text, field)
         try:
-            memories.edit_memory(tenant_id, files[0].memory_id, {"text": edited.text}, if_text=text)
+            memories.edit_memory(tenant_id, files[0].memory_id, {"text": edited.text}, writer, if_text=text)
         except TextChanged:
             continue
         except NotFound:
@@ -165,8 +173,10 @@ def delete(tenant_id: UUID, command: DeleteCommand, actor: str) -> Answer:
     return answers.deleted(path)
 
 
-def rename(tenant_id: UUID, command: RenameCommand) -> Answer:
+def rename(tenant_id: UUID, command: RenameCommand, writer: Writer) -> Answer:
     """Rename a file, or a directory with its files; the memories keep their ids, strength and history.
+
+    A rename is a change by the writer, which lowers the memories' source to the writer's.
 
     Raises:
         Invalid: A path is refused.
@@ -191,6 +201,9 @@ def rename(tenant_id: UUID, command: RenameCommand) -> Answer:
         write.check_free(ids)
         paths = {file.memory_id: read_path(new + file.path[len(old) :], "new_path") for file in files}
         file_memories.rename(tx, tenant_id, {memory_id: paths[memory_id] for memory_id in ids})
+        write.sources_changed(provenance.lower_sources(tx, tenant_id, ids, writer.source))
+        now = database.now(tx)
+        provenance.record_writes(tx, tenant_id, [WriteTime(memory_id, writer.key_id, now) for memory_id in ids])
         write.changed(ids)
     return answers.renamed(old, new)
 

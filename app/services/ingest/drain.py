@@ -211,7 +211,7 @@ def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
     if envelope.form == "touches":
         return EnvelopeTouches(envelope.base, envelope.accepted_ms / 1000, uses.decode(envelope.body))
     memories = [with_expiry(memory, envelope.accepted_ms / 1000) for memory in memories]
-    return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories, envelope.sent_ms)
+    return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories, envelope.sent_ms, envelope.writer)
 
 
 def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) -> None:

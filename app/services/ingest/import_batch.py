@@ -30,6 +30,7 @@ from app.domain.ingest.ids import (
     parse_entry_id,
 )
 from app.domain.ingest.memory import MemoryIn, with_expiry
+from app.domain.ingest.sources import Writer, lowest
 from app.domain.privacy.late_arrivals import ArrivalErasures, matches_scope
 from app.errors import Unavailable
 from app.services.ingest import links_at_ingest, upsert_by_external_id
@@ -192,13 +193,18 @@ def _build_rows(found: Import, items: Sequence[Memory], era: Era, base: bytes) -
     from_occurred = era.policy.decay_from == "occurred"
     state = build_states(memories, given, era.dynamics, found.requested_at.timestamp(), from_occurred=from_occurred)
     ids = [UUID(memory_id).bytes for memory_id in memory_uuids(base, len(items))]
-    return ImportedRows(ids, memories, state, promoted_at(given), era.version)
+    return ImportedRows(ids, memories, state, promoted_at(given), era.version, _writer(found))
+
+
+def _writer(found: Import) -> Writer:
+    """Return the key that started the import; its memories have the source `import` or, if the key's is lower, that."""
+    return Writer(found.requested_by, lowest(("import", found.key_source)))
 
 
 def _store_careful(tenant_id: UUID, found: Import, position: str, items: Sequence[Memory], era: Era) -> Counter[str]:
     """Store memories as if a request had brought them, and give inserted ones the state of the file."""
     base = _base(found, b"upsert")
-    arrival = Arrival(position, base, parse_entry_id(position)[0], [item.given for item in items])
+    arrival = Arrival(position, base, parse_entry_id(position)[0], [item.given for item in items], writer=_writer(found))
     changed = upsert_by_external_id.upsert_memories(tenant_id, [arrival])
     failpoints.trigger("import.after_upsert")
     rows = _build_rows(found, items, era, base)
@@ -224,6 +230,7 @@ def _only(rows: ImportedRows, places: Sequence[int]) -> ImportedRows:
         take(rows.state, chosen),
         rows.promoted_at[chosen],
         rows.policy_version,
+        rows.writer,
     )
 
 

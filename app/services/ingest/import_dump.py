@@ -23,6 +23,7 @@ from app.domain.dynamics.state import State
 from app.domain.dynamics.timeline import Era, Timeline
 from app.domain.imports.items import DumpedMemory, DumpedPolicy, DumpHeader, FileRefused
 from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.sources import as_stored, lowest
 from app.domain.policy.policy import Policy
 from app.domain.privacy.late_arrivals import matches_scope
 from app.domain.privacy.legal_hold import Scope
@@ -38,6 +39,8 @@ from app.store.erasure import requests
 from app.store.ingest import imports, loaded_rows
 from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
+from app.store.memories import provenance
+from app.store.memories.provenance import WriteTime
 from app.store.tenants import policies
 from app.store.tiers import tiers
 
@@ -133,7 +136,7 @@ def load_memories(
         chosen, unchanged = _choose(tx, tenant_id, items, erased, now, skipped)
         counts = {"stored": len(chosen), "unchanged": unchanged, "skipped": len(skipped)}
         if chosen and not found.dry_run:
-            _store(write, chosen, header, now.timestamp(), basis)
+            _store(write, chosen, header, found, now.timestamp(), basis)
         counts = {name: number for name, number in counts.items() if number}
         imports.record_progress(tx, tenant_id, current, records=records, counts=counts, skipped=sorted(skipped))
     if counts.get("stored") and not found.dry_run:
@@ -184,11 +187,17 @@ def _find_reason(
 
 
 def _store(
-    write: MemoryWrite, loaded: Sequence[DumpedMemory], header: DumpHeader, now: float, basis: ChosenBasis | None
+    write: MemoryWrite,
+    loaded: Sequence[DumpedMemory],
+    header: DumpHeader,
+    found: Import,
+    now: float,
+    basis: ChosenBasis | None,
 ) -> None:
     """Insert memories, and archive at once those that were archived or in cold storage."""
     tx, tenant_id = write.tx, write.tenant_id
-    era = _insert(tx, tenant_id, loaded, header, memory_strength.load_timeline(tx, tenant_id), now)
+    era = _insert(write, loaded, header, found, memory_strength.load_timeline(tx, tenant_id), now)
+    provenance.record_writes(tx, tenant_id, _list_writers(loaded, is_own=header.tenant_id == tenant_id))
     ids = {item.memory_id for item in loaded}
     write.measure_inserted(ids)
     vectors = {item.memory_id: item.vector for item in loaded if item.vector}
@@ -231,10 +240,10 @@ def _name(row: Mapping[str, Any], field: str) -> str | None:
 
 
 def _insert(
-    tx: database.Transaction,
-    tenant_id: UUID,
+    write: MemoryWrite,
     items: Sequence[DumpedMemory],
     header: DumpHeader,
+    found: Import,
     times: Timeline,
     now: float,
 ) -> Era:
@@ -252,14 +261,16 @@ def _insert(
         anchor: dict[str, Any] = {name: float(getattr(state, name)[row]) for name in _ANCHOR}
         anchor["anchored_at"] = datetime.fromtimestamp(anchor["anchored_at"], UTC).isoformat()
         fresh = {"tier": "active", "policy_version": era.version} | ({} if is_same else {"next_due_at": "-infinity"})
-        by_table["memories"].append(item.memory | memory_id)
+        source_kept = as_stored(lowest((item.given.source, found.key_source)))
+        stamped = {"source": source_kept, "written_by": found.requested_by}
+        by_table["memories"].append(item.memory | memory_id | stamped)
         by_table["memory_state"].append(item.state | memory_id | anchor | fresh)
         if item.score is not None:
             by_table["scores"].append(item.score | memory_id)
         by_table["memory_events"] += [event | memory_id for event in item.events]
     try:
         for table, rows in by_table.items():
-            loaded_rows.insert_rows(tx, tenant_id, table, rows)
+            loaded_rows.insert_rows(write.tx, write.tenant_id, table, rows)
     except RowsRefused as refused:
         raise FileRefused(str(refused)) from None
     return era
@@ -283,6 +294,15 @@ def _find_version(times: Timeline, header: DumpHeader, now: float) -> int | None
         if since is not None and abs(known.since - since) < _SAME_MOMENT_SECONDS and known.policy == policy
     )
     return next(taken_over, era.version if era.policy == policy else None)
+
+
+def _list_writers(items: Sequence[DumpedMemory], *, is_own: bool) -> list[WriteTime]:
+    """Return the keys that wrote the memories of a dump, if it is this tenant's own; the ids of others mean nothing."""
+    return [
+        WriteTime(item.memory_id, key_id, datetime.fromisoformat(str(item.memory["created_at"])))
+        for item in items
+        if is_own and isinstance(key_id := item.memory.get("written_by"), str)
+    ]
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from app.domain.ingest.ids import first_seq, memory_uuids
 from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.sources import stamp
 from app.domain.privacy.erasure import Named
 from app.domain.privacy.late_arrivals import delayed_seq, digest_names, find_covering, measure_delay
 from app.store.core import database
@@ -41,7 +44,9 @@ def list_rows(arrival: Arrival) -> list[tuple[NewMemory, int]]:
         since = own
         if memory.written is not None:
             since = delayed_seq(memory.written, own, arrival.accepted_ms, arrival.sent_ms)
-        rows.append((NewMemory(UUID(memory_id), own, arrival.accepted_ms, memory), since))
+        stamped = replace(memory, source=stamp(memory.source, arrival.writer))
+        row = NewMemory(UUID(memory_id), own, arrival.accepted_ms, stamped, arrival.writer.key_id)
+        rows.append((row, since))
     return rows
 
 

@@ -7,6 +7,7 @@ containing any such memory is stored as a whole, with its ledger row, in a trans
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from app import metrics
 from app.clients.llm.resilience import ProviderFailed
 from app.domain.changes.types import SUPERSEDED
 from app.domain.ingest.memory import CONTENT, Kind
+from app.domain.ingest.sources import as_stored, lowest
 from app.errors import Misconfigured
 from app.services.consolidation import supersession
 from app.services.embedding import spaces
@@ -32,9 +34,10 @@ from app.store.embedding import embedding_spaces, embeddings
 from app.store.embedding.embeddings import EmbeddingTexts
 from app.store.enrichment import cues, word_index, work_queue
 from app.store.ingest import envelopes
-from app.store.memories import memories
+from app.store.memories import memories, provenance
 from app.store.memories.aliases import add_aliases
 from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
+from app.store.memories.provenance import WriteTime
 from app.store.privacy import holds
 from app.store.strength import states
 from app.store.tenants import policies
@@ -111,7 +114,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         }
         embedded = write_vectors(tx, tenant_id, written.versions, vectors)
         stored_ids = _stored_ids(rows, latest, written.aliases)
-        supersessions.reject_cross_subject(tx, tenant_id, updated)
+        _settle_updates(tx, tenant_id, updated, _list_writes(rows, stored_ids, written.changed))
         corrections.refresh_corrections(tx, tenant_id, updated)
         superseded = supersession.record_statements(tx, tenant_id, _superseded_names(rows, stored_ids))
         links_at_ingest.add_links(tx, tenant_id, rows, stored_ids, lockable | written.versions.keys())
@@ -198,6 +201,7 @@ def _latest_versions(
             earlier_versions.append((key, latest[key]))
             omitted = [name for name in _KEPT if getattr(row.given, name) is None]
             updated = replace(row.given, **{name: getattr(latest[key].given, name) for name in omitted})
+            updated = replace(updated, source=as_stored(lowest((updated.source, latest[key].given.source))))
             row = replace(row, given=updated)  # noqa: PLW2901
         latest[key] = row
     return latest, earlier_versions
@@ -209,6 +213,23 @@ def _stored_ids(
     """Return the id under which each of these memories is stored, earlier versions included."""
     latest_ids = (latest[row.given.external_id or row.memory_id].memory_id for row in given)
     return [aliases.get(latest_id, latest_id) for latest_id in latest_ids]
+
+
+def _settle_updates(
+    tx: database.Transaction, tenant_id: UUID, updated: Sequence[UUID], writes: Sequence[WriteTime]
+) -> None:
+    """Record who updated memories, and check their supersessions."""
+    provenance.record_writes(tx, tenant_id, writes)
+    supersessions.settle_edited(tx, tenant_id, updated)
+
+
+def _list_writes(given: Sequence[NewMemory], stored_ids: Sequence[UUID], changed: set[UUID]) -> list[WriteTime]:
+    """Return the writes of other keys than the one that the memory's row names as its writer."""
+    return [
+        WriteTime(stored_id, row.written_by, datetime.fromtimestamp(row.accepted_ms / 1000, UTC))
+        for row, stored_id in zip(given, stored_ids, strict=True)
+        if row.memory_id != stored_id and stored_id in changed
+    ]
 
 
 def _superseded_names(given: Sequence[NewMemory], stored_ids: Sequence[UUID]) -> dict[UUID, list[str]]:

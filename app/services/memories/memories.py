@@ -11,6 +11,7 @@ from msgspec import UNSET
 from app import queues
 from app.domain.changes.types import UPDATED
 from app.domain.ingest.memory import KINDS, MemoryPatch, refuse_past
+from app.domain.ingest.sources import Writer, check_sources, lowest
 from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound, require_found
 from app.services.enrichment import corrections, pii_scan, texts
@@ -26,8 +27,9 @@ from app.store.embedding import embedding_spaces, embeddings
 from app.store.enrichment import cues, word_index, work_queue
 from app.store.erasure.requests import Erasure
 from app.store.ingest import envelopes
-from app.store.memories import memories
+from app.store.memories import memories, provenance
 from app.store.memories.memories import Filters, ListOrder, StoredMemory
+from app.store.memories.provenance import WriteTime
 from app.store.strength import live_strength_sql, states
 from app.store.tiers import cold_segments, tiers
 
@@ -38,7 +40,7 @@ PROTECTING_FIELDS = frozenset({"kind", "tags", "categories", "subject", "expires
 """Fields set by the caller on which the decision about the memory's tier depends."""
 
 
-DERIVED_FIELDS = frozenset({"text", "speaker", "role", "subject", "categories", "occurred_at"})
+DERIVED_FIELDS = frozenset({"source", "text", "speaker", "role", "subject", "categories", "occurred_at"})
 """Fields of a source from which its summary is derived."""
 
 
@@ -65,7 +67,9 @@ class TextChanged(Exception):
     """The memory's text isn't the one on which an edit is based."""
 
 
-def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text: str | None = None) -> StoredMemory:
+def edit_memory(
+    tenant_id: UUID, memory_id: UUID, given: MemoryPatch, writer: Writer | None = None, *, if_text: str | None = None
+) -> StoredMemory:
     """Edit a memory; an archived memory becomes active again, unless only its time of expiry changes.
 
     If the edited memory now matches an open erasure, it is hidden, but still returned to this caller. If its words
@@ -73,14 +77,17 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text
     memory and of later turns in its thread) are deleted at once; until the vectors are recomputed, searches find these
     memories only by their words.
 
+    The memory's source becomes the lower one of its own and the writer's.
+
     Args:
+        writer: The caller's API key and its source; None if the service itself edits, which leaves the source.
         if_text: Edit the memory only if this is its text; None edits it in any case.
 
     Raises:
         TextChanged: The memory has another text than `if_text`.
         NotFound: This tenant has no such memory.
         Unavailable: The memory is still in the ingest queue.
-        Invalid: The time of expiry has passed.
+        Invalid: The time of expiry has passed, or the source is higher than the writer's.
         Conflict: The memory is under a legal hold and the edit includes fields outside `STATE_FIELDS`; or the memory is
             in cold storage, so its row is incomplete, and more than its time of expiry changes.
     """
@@ -97,6 +104,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text
         if given.keys() - RETENTION_FIELDS:
             restored = _restore_archived(write, stored_id, is_reworded=bool(reworded))
         changes = _with_expiry(tx, changes)
+        changes = _with_source(tx, tenant_id, stored_id, changes, writer)
         former_neighbours = word_index.list_neighbours(tx, tenant_id, [stored_id]) if reworded else []
         to_embed = embeddings.remove(tx, tenant_id, [stored_id]) if reworded else set()
         write.measure([stored_id] if "text" in changes else [])
@@ -118,6 +126,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
+        supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id] if changes else [])
         write.report(UPDATED, [] if changes else [stored_id])
@@ -130,6 +139,23 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text
 def _check_text(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, expected: str | None) -> None:
     if expected is not None and require_found(memories.get(tx, tenant_id, stored_id), "memory").text != expected:
         raise TextChanged
+
+
+def _with_source(
+    tx: database.Transaction, tenant_id: UUID, stored_id: UUID, changes: dict[str, Any], writer: Writer | None
+) -> dict[str, Any]:
+    """Record the write, and return the changes with the source only if they lower it.
+
+    Raises:
+        Invalid: The source is higher than the writer's.
+    """
+    if writer is None or not changes:
+        return changes
+    check_sources([("source", changes.get("source"))], writer)
+    provenance.record_writes(tx, tenant_id, [WriteTime(stored_id, writer.key_id, database.now(tx))])
+    others = {name: value for name, value in changes.items() if name != "source"}
+    source = lowest((changes.get("source", writer.source), writer.source))
+    return others | provenance.lower_source(tx, tenant_id, stored_id, source)
 
 
 def _with_expiry(tx: database.Transaction, changes: dict[str, Any]) -> dict[str, Any]:

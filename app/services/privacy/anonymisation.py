@@ -28,7 +28,7 @@ from app.store.notes import notes
 from app.store.privacy import anonymisation
 
 NO_GROUND: Final = "none was given"
-_RETAINED: Final = frozenset({"text", "kind", "categories", "occurred_at", "role"})
+_RETAINED: Final = frozenset({"text", "kind", "categories", "occurred_at", "role", "source"})
 """Fields that are preserved: the text, which is redacted, and fields that identify nobody. Others are cleared."""
 
 
@@ -65,7 +65,7 @@ def anonymise(tenant_id: UUID, memory_id: UUID, actor: str, ground: str | None =
     anonymised = anonymise_text(memory.text, spans, names)
     cleared = {field.name: field.default for field in COLUMNS if field.name not in _RETAINED}
     role = infer_role(memory.role, memory.speaker)
-    memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role})
+    memories.edit_memory(tenant_id, memory.memory_id, cleared | {"text": anonymised.text, "role": role}, None)
     with database.tenant(tenant_id) as tx:
         anonymisation.forget(tx, tenant_id, memory.memory_id)
         has_note = notes.expire(tx, tenant_id, [memory.memory_id])

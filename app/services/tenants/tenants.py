@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from app.domain.ingest.memory import check_moment
+from app.domain.ingest.sources import Source
 from app.domain.policy import api_keys
 from app.domain.policy.policy import Policy
 from app.domain.privacy.audit_chain import CLI, Detail
@@ -48,7 +49,7 @@ def create(
         policies.add(tx, tenant_id, FIRST_POLICY_VERSION, policy or Policy())
         key = _insert_key(tx, tenant_id, "first", scopes, None)
         audit.append(tx, tenant_id, "tenant_made", actor, details={"policy": FIRST_POLICY_VERSION})
-        _audit_created(tx, tenant_id, key, scopes, None, actor)
+        _audit_created(tx, tenant_id, key, scopes, None, actor=actor)
     return tenant, key
 
 
@@ -83,10 +84,12 @@ def issue_key(
     scopes: Sequence[str] = TENANT_SCOPES,
     expires_at: datetime | None = None,
     actor: str = CLI,
+    source: Source = "unknown",
 ) -> str:
     """Issue another key for a tenant and return its text, which can't be retrieved again.
 
     Args:
+        source: The highest source that the key may give to memories.
         actor: The actor named in the audit log.
 
     Raises:
@@ -108,8 +111,8 @@ def issue_key(
             raise NotFound("Tenant not found")
         if tenant.deletion_id is not None:
             raise Conflict(f"this tenant is {tenant.status.replace('_', ' ')}, so it gets no keys")
-        text = _insert_key(tx, tenant_id, name, scopes, expires_at)
-        _audit_created(tx, tenant_id, text, scopes, expires_at, actor)
+        text = _insert_key(tx, tenant_id, name, scopes, expires_at, source)
+        _audit_created(tx, tenant_id, text, scopes, expires_at, actor=actor, source=source)
     return text
 
 
@@ -164,19 +167,27 @@ def _audit_created(
     text: str,
     scopes: Sequence[str],
     expires_at: datetime | None,
+    *,
     actor: str,
+    source: Source = "unknown",
 ) -> None:
     parsed = api_keys.parse(text)
     details: dict[str, Detail] = {
         "key": parsed.key_id if parsed else None,
         "scopes": sorted(scopes),
         "expires_at": None if expires_at is None else expires_at.isoformat(),
+        "source": source,
     }
     audit.append(tx, tenant_id, "key_made", actor, details=details)
 
 
 def _insert_key(
-    tx: database.Transaction, tenant_id: UUID, name: str, scopes: Sequence[str], expires_at: datetime | None
+    tx: database.Transaction,
+    tenant_id: UUID,
+    name: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    source: Source = "unknown",
 ) -> str:
     text = api_keys.make_key(secrets.token_bytes(api_keys.ID_BYTES), secrets.token_bytes(api_keys.SECRET_BYTES))
     parsed = api_keys.parse(text)
@@ -190,5 +201,6 @@ def _insert_key(
         digest=api_keys.digest_secret(parsed.secret),
         scopes=scopes,
         expires_at=expires_at,
+        source=source,
     )
     return text

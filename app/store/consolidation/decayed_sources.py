@@ -25,9 +25,10 @@ def add(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
 
 _ADD: Final = """
 INSERT INTO decayed_sources
-  (tenant_id, memory_id, source_id, subject, thread, kind, tags, categories, occurred_at, created_at)
+  (tenant_id, memory_id, source_id, subject, thread, kind, tags, categories, occurred_at, created_at, source,
+    written_by)
 SELECT %(tenant)s, merge.summary_id, source.memory_id, source.subject, source.thread, source.kind, source.tags,
-  source.categories, source.occurred_at, source.created_at
+  source.categories, source.occurred_at, source.created_at, source.source, source.written_by
 FROM lineage
 CROSS JOIN LATERAL (
   SELECT summary_id FROM merges

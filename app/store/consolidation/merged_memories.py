@@ -45,6 +45,7 @@ class MemoryFacts:
     occurred_at: datetime | None
     said_at: float
     day: int
+    source: str | None = None
 
 
 def read_facts(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], time_zone: str) -> dict[UUID, MemoryFacts]:
@@ -61,7 +62,7 @@ _FACTS: Final = f"""
 SELECT memory.* FROM unnest(%(ids)s) AS id
 CROSS JOIN LATERAL (
   SELECT memory_id, seq, subject, thread, {_SPEAKER}, kind, text, text_version, tags, categories, entities,
-    occurred_at, CAST(extract(epoch FROM {_SAID_AT}) AS float8), {_DAY}
+    occurred_at, CAST(extract(epoch FROM {_SAID_AT}) AS float8), {_DAY}, source
   FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL AND made_by = 'caller'
     AND (SELECT tier FROM memory_state AS state
@@ -174,6 +175,7 @@ class NewSummary:
     pace: float
     place: int
     policy_version: int
+    source: str | None
 
 
 def add_summaries(tx: Connection, tenant_id: UUID, summaries: Sequence[NewSummary]) -> None:
@@ -187,12 +189,12 @@ WITH given AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
     memory_id uuid, seq bigint, subject text, thread text, kind text, text text, tags text[], categories text[],
     entities text[], occurred_at timestamptz, made_at timestamptz, salience real, keep_chance real, multiplier real,
-    pace real,    place smallint, policy_version integer)
+    pace real,    place smallint, policy_version integer, source text)
 ), made AS (
   INSERT INTO memories (tenant_id, memory_id, seq, subject, thread, kind, text, tags, categories, entities,
-    occurred_at, created_at, made_by)
+    occurred_at, created_at, made_by, source)
   SELECT :tenant, memory_id, seq, subject, thread, kind, text, tags, categories, entities, occurred_at, made_at,
-    'consolidation'
+    'consolidation', source
   FROM given
 )
 INSERT INTO memory_state (tenant_id, memory_id, kind, salience, keep_chance, salience_source, multiplier, pace,
@@ -272,6 +274,7 @@ class PresentMemory:
     subject: str | None
     categories: list[str]
     said_at: float
+    source: str | None
     tier: str
 
 
@@ -286,7 +289,7 @@ SELECT memory.*, (
   SELECT tier FROM memory_state AS state WHERE state.tenant_id = %(tenant)s AND state.memory_id = memory.memory_id)
 FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
   SELECT memory_id, text, text_version, {_SPEAKER}, subject, categories,
-    CAST(extract(epoch FROM {_SAID_AT}) AS float8)
+    CAST(extract(epoch FROM {_SAID_AT}) AS float8), source
   FROM memories
   WHERE tenant_id = %(tenant)s AND memory_id = id AND deleted_at IS NULL OFFSET 0
 ) AS memory ORDER BY memory_id
@@ -305,7 +308,7 @@ def read_hidden_summary(tx: Connection, tenant_id: UUID, summary_id: UUID) -> li
 
 _HIDDEN: Final = f"""
 SELECT memory_id, text, text_version, speaker, subject, categories, CAST(extract(epoch FROM {_SAID_AT}) AS float8),
-  CASE WHEN erasure_id = %(aside)s THEN 'aside' WHEN tier = 'active' THEN 'hidden' ELSE tier END
+  source, CASE WHEN erasure_id = %(aside)s THEN 'aside' WHEN tier = 'active' THEN 'hidden' ELSE tier END
 FROM memories JOIN hidden_memories AS hidden USING (tenant_id, memory_id)
 WHERE tenant_id = %(tenant)s AND memory_id = %(id)s
 """  # noqa: S608 - constants only

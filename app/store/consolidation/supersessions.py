@@ -24,6 +24,7 @@ from app.domain.consolidation.supersession import (
     SupersessionEnd,
     SupersessionPair,
 )
+from app.domain.ingest.sources import rank_sql
 from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.core.paging import Latest, Page, Place, build_one
 
@@ -112,15 +113,15 @@ def _id(name: str) -> UUID | None:
 
 
 _MEANT: Final = text("""
-SELECT name, found.memory_id, found.subject, found.created_at
+SELECT name, found.memory_id, found.subject, found.created_at, found.source
 FROM unnest(CAST(:names AS text[]), CAST(:ids AS uuid[])) AS given (name, id)
 CROSS JOIN LATERAL (
-  SELECT memory_id, subject, created_at FROM (
-    (SELECT 1 AS place, memory_id, subject, created_at FROM memories
+  SELECT memory_id, subject, created_at, source FROM (
+    (SELECT 1 AS place, memory_id, subject, created_at, source FROM memories
      WHERE tenant_id = :tenant AND deleted_at IS NULL AND memory_id = coalesce(
        (SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = given.id), given.id))
     UNION ALL
-    (SELECT 2, memory_id, subject, created_at FROM memories
+    (SELECT 2, memory_id, subject, created_at, source FROM memories
      WHERE tenant_id = :tenant AND deleted_at IS NULL AND external_id = given.name)
   ) AS either ORDER BY place LIMIT 1
 ) AS found
@@ -150,9 +151,10 @@ SELECT memory_id, superseded_id FROM above
 def upsert_pairs(
     tx: Connection, tenant_id: UUID, judged: Sequence[PairOutcome], status: Status, source: Source
 ) -> list[SupersessionPair]:
-    """Insert pairs with this status, or as rejected if the outcome has a reason; the caller holds the lock.
+    """Insert pairs with this status; if the outcome has a reason, as rejected, or as proposed if it is `source`.
 
-    A caller's or a person's statement replaces an existing supersession that has another status; a model's doesn't.
+    The caller holds the lock. A caller's or a person's statement replaces an existing supersession that has another
+    status; a model's doesn't, and neither does a proposal that a person has decided.
 
     Returns:
         The pairs that have this status now but didn't have it before.
@@ -163,10 +165,16 @@ def upsert_pairs(
         "memory_ids": [outcome.pair.memory_id for outcome in judged],
         "superseded_ids": [outcome.pair.superseded_id for outcome in judged],
         "since": [outcome.since for outcome in judged],
-        "statuses": ["rejected" if outcome.reason else status for outcome in judged],
+        "statuses": [_status(outcome, status) for outcome in judged],
         "reasons": [outcome.reason for outcome in judged],
     }
     return [SupersessionPair(*row[:2]) for row in tx.execute(_PUT, values) if row.status == status] if judged else []
+
+
+def _status(outcome: PairOutcome, status: Status) -> Status:
+    if outcome.reason is None:
+        return status
+    return "proposed" if outcome.reason == "source" else "rejected"
 
 
 _PUT: Final = text("""
@@ -177,6 +185,7 @@ FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:superseded_ids AS uuid[]), CAST(:
 ON CONFLICT (tenant_id, memory_id, superseded_id) DO UPDATE
 SET status = excluded.status, source = excluded.source, reason = excluded.reason, since = excluded.since
 WHERE excluded.source <> 'model' AND known.status <> excluded.status
+  AND NOT (excluded.status = 'proposed' AND known.decided_at IS NOT NULL)
 RETURNING memory_id, superseded_id, status
 """)
 
@@ -305,6 +314,32 @@ WHERE tenant_id = %(tenant)s AND status IN ('active', 'proposed')
   AND {_SUBJECT.format("memory_id")} IS DISTINCT FROM {_SUBJECT.format("superseded_id")}
 """  # noqa: S608 - constants only
 
+
+def settle_edited(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Reject or propose supersessions that edits of these memories, of any field, have made invalid."""
+    reject_cross_subject(tx, tenant_id, memory_ids)
+    propose_lower(tx, tenant_id, memory_ids)
+
+
+def propose_lower(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Turn supersessions into proposals if these newer memories have a lower source than the older ones now.
+
+    Supersessions that a person has stated or decided remain.
+    """
+    if memory_ids:
+        lock(tx, tenant_id)
+        driver_connection(tx).execute(_LOWER.encode(), {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_RANK: Final = f"""(
+    SELECT {rank_sql("source")} FROM memories
+    WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = known.{{}})"""  # noqa: S608 - constants only
+_LOWER: Final = f"""
+UPDATE supersessions AS known SET status = 'proposed', reason = 'source'
+WHERE tenant_id = %(tenant)s AND status = 'active' AND source <> 'person' AND decided_at IS NULL
+  AND memory_id = ANY (%(ids)s) AND {_RANK.format("memory_id")} > {_RANK.format("superseded_id")}
+"""  # noqa: S608 - constants only
+
 _RELATIONS: Final = """
 SELECT supersession_id, known.memory_id, superseded_id, named, status, source, reason, since, made_at, decided_at,
   decided_by, newer.text, (
@@ -378,12 +413,12 @@ _DROP: Final = text("DELETE FROM supersessions WHERE tenant_id = :tenant AND sup
 
 
 def read_ends(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> dict[UUID, SupersessionEnd]:
-    """Return subject and acceptance time of these memories, by id; deleted memories are omitted."""
+    """Return subject, acceptance time and source of these memories, by id; deleted memories are omitted."""
     rows = driver_connection(tx).execute(_ENDS, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
     return {row[0]: SupersessionEnd(*row) for row in rows}
 
 
 _ENDS: Final = """
-SELECT memory_id, subject, created_at FROM memories
+SELECT memory_id, subject, created_at, source FROM memories
 WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) AND deleted_at IS NULL
 """

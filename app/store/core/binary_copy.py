@@ -17,13 +17,14 @@ import msgspec
 from app.domain.ingest.fields import ValueType
 from app.domain.ingest.ids import first_seq
 from app.domain.ingest.memory import CONTENT, KINDS, MemoryIn
+from app.domain.ingest.sources import SOURCES, UNKNOWN_WRITER, Source, Writer, stamp
 
 _COPIED: Final = [field for field in CONTENT if field.name != "text"]
 MEMORIES_COPY: Final = f"""
-COPY memories (tenant_id, memory_id, seq, text, {", ".join(field.name for field in _COPIED)}, created_at)
+COPY memories (tenant_id, memory_id, seq, text, {", ".join(field.name for field in _COPIED)}, created_at, written_by)
 FROM STDIN (FORMAT binary)
 """
-IMPORTED_COPY: Final = MEMORIES_COPY.replace(", created_at)", ", created_at, external_id)")
+IMPORTED_COPY: Final = MEMORIES_COPY.replace(", written_by)", ", written_by, external_id)")
 """As `MEMORIES_COPY`, with the external id as the last column."""
 STATE_COPY: Final = """
 COPY memory_state (tenant_id, memory_id, kind, salience, salience_source, multiplier, created_at, accessed_at,
@@ -47,12 +48,18 @@ _NULL = _INT.pack(-1)
 _NO_LABELS = _INT.pack(12) + Struct(">iii").pack(0, 0, _TEXT_OID)
 _PLACES = [place.to_bytes(2, "big") for place in range(4096)]
 _FROM_CALLER = _INT.pack(6) + b"caller"
-_MEMORIES_COLUMNS = 5 + len(_COPIED)
+_MEMORIES_COLUMNS = 6 + len(_COPIED)
 _STATE_COLUMNS = 10
 _KINDS = {kind: Struct(">ih").pack(2, place) for place, kind in enumerate(KINDS)}
 _NO_KIND = _KINDS["episodic"]
 _CHOICES: dict[str | None, bytes] = {None: _NULL} | {
     word: _INT.pack(len(word)) + word.encode() for field in _COPIED for word in field.choices
+}
+
+
+# Column `source` of a memory, by the writer's source and the source that the memory was given.
+_STAMPS: Final[dict[Source, dict[str | None, bytes]]] = {
+    highest: {given: _CHOICES[stamp(given, Writer(None, highest))] for given in (None, *SOURCES)} for highest in SOURCES
 }
 
 
@@ -64,6 +71,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         base: The first memory id, 16 bytes.
         accepted_ms: Time at which Redis accepted the envelope, in milliseconds since 1970.
         sent_ms: Time of sending by the sender's clock, for memories with `written`; None for others.
+        writer: The API key that sent it, whose source limits that of the memories.
     """
 
     entry_id: str
@@ -71,6 +79,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     accepted_ms: int
     memories: Sequence[MemoryIn]
     sent_ms: int | None = None
+    writer: Writer = UNKNOWN_WRITER
 
 
 class PolicyTerms(msgspec.Struct, frozen=True, gc=False):
@@ -110,11 +119,13 @@ def pack(
         created = _LENGTH_AND_LONG.pack(8, _microseconds(min(arrival.accepted_ms, now_ms) / 1000))
         times = created * 3 + version
         state_end = unscored + times
+        sources, end = _STAMPS[arrival.writer.source], created + _key_id(arrival.writer)
         for index, memory in enumerate(arrival.memories):
             memory_id = stem + _PLACES[index]
             text = memory.text.encode()
             text_bytes += len(text)
-            add_row(_pack_row(memory, memories_start, memory_id, _LENGTH_AND_LONG.pack(8, seq + index), text, created))
+            place = _LENGTH_AND_LONG.pack(8, seq + index)
+            add_row(_pack_row(memory, memories_start, memory_id, place, text, sources, end))
             if terms.from_occurred and memory.occurred_at is not None:
                 occurred = min(_moment(memory.occurred_at), created, key=_LENGTH_AND_LONG.unpack)
                 add_state(state_start + memory_id + _encode_scores(memory) + occurred * 3 + version)
@@ -131,7 +142,7 @@ def pack(
 
 
 def pack_imported(
-    tenant_id: UUID, memories: Sequence[tuple[bytes, MemoryIn]], seq: int, created_at: float
+    tenant_id: UUID, memories: Sequence[tuple[bytes, MemoryIn]], seq: int, created_at: float, writer: Writer
 ) -> Iterator[tuple[bytes, int]]:
     """Yield chunks of `IMPORTED_COPY`, each with the size of its texts in bytes.
 
@@ -139,18 +150,25 @@ def pack_imported(
         memories: Id (16 bytes) and content of each memory, which has an external id.
         seq: Sequence number of the first memory.
         created_at: Time of acceptance, in seconds since 1970.
+        writer: The API key that started the import; its source limits that of the memories.
     """
     start = _ROW_START.pack(_MEMORIES_COLUMNS + 1, 16, tenant_id.bytes, 16)
-    created = _LENGTH_AND_LONG.pack(8, _microseconds(created_at))
+    end = _LENGTH_AND_LONG.pack(8, _microseconds(created_at)) + _key_id(writer)
+    sources = _STAMPS[writer.source]
     for first in range(0, len(memories), PIECE_ROWS):
         rows: list[bytes] = []
         text_bytes = 0
         for place, (memory_id, memory) in enumerate(memories[first : first + PIECE_ROWS], start=first):
             text = memory.text.encode()
             text_bytes += len(text)
-            rows.append(_pack_row(memory, start, memory_id, _LENGTH_AND_LONG.pack(8, seq + place), text, created))
+            number = _LENGTH_AND_LONG.pack(8, seq + place)
+            rows.append(_pack_row(memory, start, memory_id, number, text, sources, end))
             rows.append(_name(memory.external_id or ""))
         yield b"".join(rows), text_bytes
+
+
+def _key_id(writer: Writer) -> bytes:
+    return _NULL if writer.key_id is None else _name(writer.key_id)
 
 
 def _name(value: str) -> bytes:
@@ -186,11 +204,14 @@ _PACKED: Final[dict[ValueType, str]] = {
     "moment": "_NULL if memory.{0} is None else _moment(memory.{0})",
 }
 """Python expression that encodes a field, by the type of its values."""
-_FIELDS: Final = ", ".join(f"({_PACKED[field.value_type].format(field.name)})" for field in _COPIED)
+_FIELDS: Final = ", ".join(
+    "sources[memory.source]" if field.name == "source" else f"({_PACKED[field.value_type].format(field.name)})"
+    for field in _COPIED
+)
 # One expression for all columns: a loop over them would take 80 % longer (ops/decisions/0044).
-_pack_row: Callable[[MemoryIn, bytes, bytes, bytes, bytes, bytes], bytes] = eval(  # noqa: S307 - constants only
-    "lambda memory, start, memory_id, seq, text, created: "
-    f"b''.join((start, memory_id, seq, _INT.pack(len(text)), text, {_FIELDS}, created))"
+_pack_row: Callable[[MemoryIn, bytes, bytes, bytes, bytes, dict[str | None, bytes], bytes], bytes] = eval(  # noqa: S307 - constants only
+    "lambda memory, start, memory_id, seq, text, sources, end: "
+    f"b''.join((start, memory_id, seq, _INT.pack(len(text)), text, {_FIELDS}, end))"
 )
 
 

@@ -17,6 +17,7 @@ from app.domain.changes.types import STORED
 from app.domain.dynamics.state import State
 from app.domain.ingest.ids import array_literal
 from app.domain.ingest.memory import MemoryIn
+from app.domain.ingest.sources import Writer
 from app.store.core.binary_arrays import Doubles, Integers, Timestamps, Uuids, driver_connection
 from app.store.core.binary_copy import HEADER, IMPORTED_COPY, TRAILER, pack_imported
 from app.store.enrichment.work_queue import STAGES
@@ -69,6 +70,7 @@ class ImportedRows:
         state: Their state, anchored under `policy_version`.
         promoted_at: Seconds since 1970; NaN for memories that aren't promoted.
         policy_version: Version of the policy in force.
+        writer: The API key that started the import, and the highest source of its memories.
     """
 
     ids: list[bytes]
@@ -76,6 +78,7 @@ class ImportedRows:
     state: State
     promoted_at: npt.NDArray[np.float64]
     policy_version: int
+    writer: Writer
 
 
 def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int, created_at: float) -> bool:
@@ -102,7 +105,7 @@ def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int,
             with cursor.copy(IMPORTED_COPY) as copy:
                 copy.write(HEADER)
                 pairs = list(zip(rows.ids, rows.memories, strict=True))
-                for chunk, size in pack_imported(tenant_id, pairs, seq, created_at):
+                for chunk, size in pack_imported(tenant_id, pairs, seq, created_at, rows.writer):
                     copy.write(chunk)
                     text_bytes += size
                 copy.write(TRAILER)

@@ -24,6 +24,7 @@ class Import:
 
     Attributes:
         requested_by: Id of the caller's API key.
+        key_source: Source of that key; None if it is unknown.
         size_bytes: Size of the uploaded file.
         objects: Names of the encrypted objects, in order; the first one has the options. Empty once it has ended.
         status: `failed` if the file or the job failed, `ended` if an erasure or a cancellation ended it.
@@ -49,13 +50,15 @@ class Import:
     reasons: dict[str, int] = field(default_factory=dict)
     skipped: list[tuple[int, str]] = field(default_factory=list)
     failure: str | None = None
+    key_source: str | None = None
 
 
 _GIVEN: Final = "import_id, job_id, format, dry_run, requested_at, requested_by, size_bytes, objects"
 _COLUMNS: Final = f"""{_GIVEN}, finished_at, position, counts, reasons, skipped, failure,
+  (SELECT source FROM api_keys WHERE api_keys.tenant_id = imports.tenant_id AND key_id = requested_by) AS key_source,
   CASE WHEN status = 'running' AND EXISTS (
     SELECT FROM jobs WHERE jobs.job_id = imports.job_id AND jobs.status IN ('failed', 'cancelled'))
-  THEN 'failed' ELSE status END AS status"""
+  THEN 'failed' ELSE status END AS status"""  # noqa: S608 - constants only
 _OWN_COLUMNS: Final = f"{_GIVEN}, finished_at, position, counts, reasons, skipped, failure, status"
 
 

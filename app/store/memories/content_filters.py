@@ -19,6 +19,7 @@ _CONDITIONS: Final = {
     "metadata": "{row}metadata @> CAST({value} AS jsonb)",
     "external_id": "{row}external_id = {value}",
     "external_ids": "{row}external_id = ANY (CAST({value} AS text[]))",
+    "sources": "coalesce({row}source, 'unknown') = ANY (CAST({value} AS text[]))",
     "ids": """{row}memory_id = ANY (ARRAY(
     SELECT coalesce((
       SELECT alias.memory_id FROM memory_aliases AS alias

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql
 
 from app.domain.ingest.memory import COLUMNS, CONTENT, KINDS, Kind, MemoryIn
 from app.domain.ingest.roles import Role
+from app.domain.ingest.sources import as_stored, lowest_sql
 from app.domain.search.content_filters import ANY_CONTENT, ContentFilters
 from app.store import tables
 from app.store.core.paging import Page, page_of
@@ -168,6 +169,7 @@ def get(tx: Connection, tenant_id: UUID, memory_id: UUID) -> StoredMemory | None
 
 def _stored(row: RowMapping) -> StoredMemory:
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    values["source"] = values["source"] or "unknown"
     return StoredMemory(**values)
 
 
@@ -243,13 +245,15 @@ class NewMemory(msgspec.Struct, frozen=True):
     Attributes:
         seq: Sequence number: the order of acceptance within the tenant.
         accepted_ms: Time of acceptance in milliseconds since 1970.
-        given: The caller's input.
+        given: The caller's input, with the source to be stored.
+        written_by: Id of the API key that sent it; None if it is unknown.
     """
 
     memory_id: UUID
     seq: int
     accepted_ms: int
     given: MemoryIn
+    written_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +310,8 @@ def _changes(fields: Sequence[str], row: str = "excluded") -> str:
 
 def _updated(name: str, row: str = "excluded") -> str:
     """Return an SQL expression for the value of a field after another row has updated row `known`."""
+    if name == "source":
+        return lowest_sql(f"known.{name}", f"{row}.{name}")
     return f"coalesce({row}.{name}, known.{name})" if name in _KEPT else f"{row}.{name}"
 
 
@@ -313,7 +319,7 @@ CONTENT_CHANGES: Final = _changes(_CONTENT, "given")
 _DIALECT: Final[Dialect] = postgresql.dialect()  # type: ignore[no-untyped-call]
 _TYPES: Final = ", ".join(
     f"{name} {tables.memories.c[name].type.compile(_DIALECT)}"
-    for name in ("memory_id", "seq", "created_at", *_DECLARED)
+    for name in ("memory_id", "seq", "created_at", "written_by", *_DECLARED)
 )
 _UPSERT = text(f"""
 WITH given AS MATERIALIZED (
@@ -323,8 +329,8 @@ WITH given AS MATERIALIZED (
   SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
   WHERE tenant_id = :tenant AND effective_at <= now() ORDER BY version DESC LIMIT 1
 ), written AS (
-  INSERT INTO memories AS known (tenant_id, memory_id, seq, created_at, {_names(_DECLARED)})
-  SELECT :tenant, memory_id, seq, least(created_at, now()), {_names(_DECLARED)}
+  INSERT INTO memories AS known (tenant_id, memory_id, seq, created_at, written_by, {_names(_DECLARED)})
+  SELECT :tenant, memory_id, seq, least(created_at, now()), written_by, {_names(_DECLARED)}
   FROM given ORDER BY memory_id
   ON CONFLICT (tenant_id, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL DO UPDATE
   SET {", ".join(f"{name} = {_updated(name)}" for name in _CONTENT)},
@@ -388,6 +394,8 @@ def as_json(row: NewMemory) -> dict[str, object]:
     return fields | {
         "memory_id": row.memory_id,
         "seq": row.seq,
+        "source": as_stored(given.source or "unknown"),
+        "written_by": row.written_by,
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
         "salience": _real(given.salience),
         "multiplier": _real(given.multiplier),

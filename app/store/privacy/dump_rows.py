@@ -50,7 +50,7 @@ SELECT page.memory_id, state.tier, (to_jsonb(page) - ARRAY['tenant_id', 'deleted
     WHERE sent.tenant_id = %(tenant)s AND sent.memory_id = page.memory_id AND by_caller
       AND sent.text_version = page.text_version), 'null')::text,
   coalesce(CASE WHEN page.made_by = 'consolidation' THEN (
-    SELECT jsonb_agg(source) FROM (
+    SELECT jsonb_agg(origin) FROM (
       SELECT source.memory_id, source.seq, source.subject, source.thread, source.kind, source.tags, source.categories,
         source.occurred_at, source.created_at
       FROM merges
@@ -61,7 +61,7 @@ SELECT page.memory_id, state.tier, (to_jsonb(page) - ARRAY['tenant_id', 'deleted
       UNION ALL
       SELECT source_id, 0, subject, thread, kind, tags, categories, occurred_at, created_at
       FROM decayed_sources WHERE tenant_id = %(tenant)s AND memory_id = page.memory_id
-    ) AS source) END, 'null')::text
+    ) AS origin) END, 'null')::text
 FROM (
   SELECT * FROM memories WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND deleted_at IS NULL
   ORDER BY memory_id LIMIT %(limit)s

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, text
 
+from app.domain.ingest.sources import Source, as_stored
 from app.domain.policy.policy_defaults import CURRENT
 from app.domain.tiers.keep_calibration import CHANCES_VERSION, KeepCalibration
 from app.store.core.paging import Page, build_one, page_of
@@ -50,6 +51,7 @@ class KeyRecord:
 
     Attributes:
         tenant_is_closed: The tenant is being deleted, so the key is refused.
+        source: The highest source that the key may give to memories.
     """
 
     key_id: str
@@ -61,6 +63,7 @@ class KeyRecord:
     expires_at: datetime | None
     revoked_at: datetime | None
     tenant_is_closed: bool = False
+    source: Source = "unknown"
 
 
 def add(tx: Connection, tenant_id: UUID, name: str, *, simulated: bool = False) -> Tenant | None:
@@ -212,6 +215,7 @@ def add_key(
     digest: bytes,
     scopes: Sequence[str],
     expires_at: datetime | None,
+    source: Source,
 ) -> None:
     """Store a new key."""
     values = {
@@ -221,18 +225,20 @@ def add_key(
         "digest": digest,
         "scopes": list(scopes),
         "expires_at": expires_at,
+        "source": as_stored(source),
     }
     tx.execute(_ADD_KEY, values)
 
 
 _ADD_KEY = text("""
-INSERT INTO api_keys (key_id, tenant_id, name, digest, scopes, expires_at)
-VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_at)
+INSERT INTO api_keys (key_id, tenant_id, name, digest, scopes, expires_at, source)
+VALUES (:key_id, :tenant_id, :name, :digest, CAST(:scopes AS text[]), :expires_at, :source)
 """)
 
 _KEY_COLUMNS = """
 SELECT key_id, tenant_id, name, digest, scopes, created_at, expires_at, revoked_at, (
-  SELECT deletion_id IS NOT NULL FROM tenants WHERE tenants.tenant_id = key.tenant_id) AS tenant_is_closed
+  SELECT deletion_id IS NOT NULL FROM tenants WHERE tenants.tenant_id = key.tenant_id) AS tenant_is_closed,
+  coalesce(source, 'unknown')
 FROM api_keys AS key"""
 
 

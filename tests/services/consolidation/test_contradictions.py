@@ -14,6 +14,7 @@ import pytest
 from app import failpoints
 from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import Supersession
+from app.domain.ingest.sources import Writer
 from app.domain.policy.policy import Policy
 from app.domain.privacy.legal_hold import Scope
 from app.domain.search.request import SearchRequest
@@ -79,7 +80,7 @@ def test_a_contradiction_is_proposed_and_holds_when_a_person_approves(night: Nig
     assert night.search_ids() >= {old, new}, "nothing changes before a person decides"
     assert night.run() == Counter()
     assert len(night.relations()) == 1
-    supersession.approve_supersession(night.tenant.tenant_id, proposed.supersession_id, "key")
+    supersession.approve_supersession(night.tenant.tenant_id, proposed.supersession_id, Writer("key", "unknown"))
     assert old not in night.search_ids()
     [row] = budget.report_costs(night.tenant.tenant_id).rows
     assert (row.purpose, row.calls, row.memories) == ("contradict", 1, 1)

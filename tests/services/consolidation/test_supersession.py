@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.consolidation.supersession import PairOutcome, SupersessionPair
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.privacy.legal_hold import Scope
 from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
@@ -228,9 +229,9 @@ def test_nothing_supersedes_itself_not_even_through_others(facts: TenantFacts) -
     assert facts.search_ids() == {lima}
     assert (rome, lima, "rejected") in facts.relations()
     with pytest.raises(Conflict, match="already supersedes the newer one"):
-        supersession.make_supersession(facts.tenant_id, str(rome), str(lima), "key")
+        supersession.make_supersession(facts.tenant_id, str(rome), str(lima), Writer("key", "unknown"))
     with pytest.raises(Invalid):
-        supersession.make_supersession(facts.tenant_id, "a", str(rome), "key")
+        supersession.make_supersession(facts.tenant_id, "a", str(rome), Writer("key", "unknown"))
 
 
 def test_the_same_envelope_and_the_same_request_twice_change_nothing(service: Service, facts: TenantFacts) -> None:
@@ -335,19 +336,19 @@ def test_what_is_held_is_superseded_in_view_and_nothing_else(facts: TenantFacts)
 
 def test_a_person_may_say_it_too(facts: TenantFacts, service: Service) -> None:
     rome, oslo = facts.send(HOMES[0]), facts.send(HOMES[1], external_id="new")
-    made = supersession.make_supersession(facts.tenant_id, "new", str(rome), "key")
+    made = supersession.make_supersession(facts.tenant_id, "new", str(rome), Writer("key", "unknown"))
     assert (made.status, made.source, made.superseded_text) == ("active", "person", HOMES[0])
-    assert supersession.make_supersession(facts.tenant_id, "new", str(rome), "key") == made
+    assert supersession.make_supersession(facts.tenant_id, "new", str(rome), Writer("key", "unknown")) == made
     assert facts.search_ids() == {oslo}
     with pytest.raises(NotFound):
-        supersession.make_supersession(facts.tenant_id, "new", "nobody", "key")
+        supersession.make_supersession(facts.tenant_id, "new", "nobody", Writer("key", "unknown"))
     [waiting] = service.send(facts.tenant_id, "in the queue")
     with pytest.raises(Unavailable):
-        supersession.make_supersession(facts.tenant_id, str(waiting), str(rome), "key")
+        supersession.make_supersession(facts.tenant_id, str(waiting), str(rome), Writer("key", "unknown"))
     drain.drain_streams()
     other = service.tenant()
     with pytest.raises(NotFound):
-        supersession.make_supersession(other.tenant_id, str(oslo), str(rome), "key")
+        supersession.make_supersession(other.tenant_id, str(oslo), str(rome), Writer("key", "unknown"))
     with pytest.raises(NotFound):
         supersession.undo_supersession(other.tenant_id, made.supersession_id, "key")
 
@@ -355,6 +356,6 @@ def test_a_person_may_say_it_too(facts: TenantFacts, service: Service) -> None:
 def test_rejecting_is_for_proposals(facts: TenantFacts) -> None:
     facts.chain(*HOMES[:2])
     [made] = supersession.list_supersessions(facts.tenant_id, None, None, None, 9)
-    assert supersession.approve_supersession(facts.tenant_id, made.supersession_id, "key") == made
+    assert supersession.approve_supersession(facts.tenant_id, made.supersession_id, Writer("key", "unknown")) == made
     with pytest.raises(Conflict, match="DELETE"):
         supersession.reject_supersession(facts.tenant_id, made.supersession_id, "key")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from app.domain.ingest.sources import Writer
 from app.domain.privacy.legal_hold import Scope
 from app.services.consolidation import supersession
 from app.services.erasure import requests
@@ -103,7 +104,7 @@ def test_what_cant_be_any_more_is_rejected(facts: TenantFacts, service: Service)
     erasure_id = asked(facts, oslo)
     [closing] = supersession.list_supersessions(facts.tenant_id, "active", None, None, 9)
     supersession.undo_supersession(facts.tenant_id, closing.supersession_id, "key")
-    supersession.make_supersession(facts.tenant_id, str(rome), str(lima), "key")
+    supersession.make_supersession(facts.tenant_id, str(rome), str(lima), Writer("key", "unknown"))
     cancel(facts, erasure_id)
     assert facts.search_ids() == {rome}, "by now Rome is the newest"
     assert {pair[:2] for pair in facts.relations() if pair[2] == "active"} == {(rome, lima), (lima, oslo)}

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.jobs import Job
 from app.domain.privacy.legal_hold import Scope
 from app.errors import NotFound
@@ -168,7 +169,7 @@ def test_one_is_about_whom_its_sources_are_about(made: Made) -> None:
 @pytest.mark.parametrize("is_deletion", [False, True])
 def test_one_that_is_made_again_supersedes_what_it_did(made: Made, is_deletion: bool) -> None:
     [older] = made.remember("the boats are all at sea", subject="ann")
-    supersession.make_supersession(made.tenant_id, str(made.summary), str(older), "key")
+    supersession.make_supersession(made.tenant_id, str(made.summary), str(older), Writer("key", "unknown"))
     if is_deletion:
         memories.delete(made.tenant_id, made.sources[0])
     else:

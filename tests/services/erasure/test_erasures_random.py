@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from app.domain.ingest.ids import last_seq
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict, Invalid, NotFound
 from app.services.consolidation import supersession
@@ -121,7 +122,7 @@ class Harbour(Alike):
 
     def supersede(self) -> None:
         newer, older = self.some(2)
-        supersession.make_supersession(self.tenant_id, str(newer), str(older), "key")
+        supersession.make_supersession(self.tenant_id, str(newer), str(older), Writer("key", "unknown"))
 
     def check(self) -> None:
         """Assert that no visible memory matches an open erasure or derives from a hidden one."""

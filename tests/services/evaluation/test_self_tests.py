@@ -17,6 +17,7 @@ from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.llm.responses import Spent, Usage, unnoted
 from app.domain.evaluation.self_test_rules import SelfTests
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.jobs import Job
 from app.domain.policy.policy import Budget, Forgetting, Policy
 from app.domain.privacy.legal_hold import Scope
@@ -144,7 +145,7 @@ def test_memories_that_are_much_alike_fail_for_each_other(service: Service) -> N
 
 def test_what_is_superseded_isnt_asked_about(mind: Mind) -> None:
     older, newer = mind.remember(CELLO, "Ann practises the viola every Monday after supper in the cellar")
-    supersession.make_supersession(mind.tenant_id, str(newer), str(older), "me")
+    supersession.make_supersession(mind.tenant_id, str(newer), str(older), Writer("me", "unknown"))
     asked = self_tests.preview_run(mind.tenant_id, None)
     assert {one.memory_id for one in asked} == {newer}
     mind.link(newer, older)
