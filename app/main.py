@@ -19,6 +19,7 @@ from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
+    changes,
     files,
     imports,
     links,
@@ -126,6 +127,7 @@ def build() -> ASGIApp:
         forecast,
         links,
         threads,
+        changes,
         files,
         reviews,
         self_tests,
