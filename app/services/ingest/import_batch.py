@@ -152,8 +152,8 @@ def _store(
 
 
 def _needs_care(memory: MemoryIn) -> bool:
-    """Return whether COPY can't store a memory: it has a vector or links, or supersedes others."""
-    return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes)
+    """Return whether COPY can't store a memory: it has a vector or links, supersedes others, or waited (`written`)."""
+    return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes) or memory.written is not None
 
 
 def _drop_erased(open_erasures: ArrivalErasures, position: str, fresh: list[Memory], skipped: Skipped) -> list[Memory]:
