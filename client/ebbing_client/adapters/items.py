@@ -84,11 +84,7 @@ class Items:
         Raises:
             Invalid: Namespace and key are too long.
         """
-        external_id = f"{self.name}:{json.dumps([*namespace, key], ensure_ascii=False, separators=(',', ':'))}"
-        if len(external_id) > EXTERNAL_ID_MAX_CHARACTERS:
-            length = len(external_id)
-            raise invalid_field("key", "is too long with its namespace", length, EXTERNAL_ID_MAX_CHARACTERS)
-        return external_id
+        return make_external_id(self.name, (*namespace, key), "key")
 
     def tag(self, prefix: Namespace) -> str:
         """Return the tag of all items whose namespace begins with this prefix."""
@@ -223,6 +219,24 @@ class Items:
         """Return the filter by metadata that the service applies before `matches`."""
         exact = exact_part(wanted)
         return {"metadata": {"value": exact}} if exact else {}
+
+
+def make_external_id(name: str, parts: Sequence[str], field: str) -> str:
+    """Return an external id that no other parts have.
+
+    Args:
+        name: Name of the store.
+        parts: Names, from the outermost to the innermost.
+        field: Name of the innermost one in errors.
+
+    Raises:
+        Invalid: The names are too long together.
+    """
+    external_id = f"{name}:{json.dumps(list(parts), ensure_ascii=False, separators=(',', ':'))}"
+    if len(external_id) > EXTERNAL_ID_MAX_CHARACTERS:
+        length = len(external_id)
+        raise invalid_field(field, "is too long with the names around it", length, EXTERNAL_ID_MAX_CHARACTERS)
+    return external_id
 
 
 def read_words(value: object) -> str:
