@@ -19,11 +19,8 @@ from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
 from app.api.memories import (
-<<<<<<< HEAD
-    deletion,
-=======
     changes,
->>>>>>> refs/heads/feed
+    deletion,
     files,
     imports,
     links,
@@ -131,11 +128,8 @@ def build() -> ASGIApp:
         forecast,
         links,
         threads,
-<<<<<<< HEAD
-        deletion,
-=======
         changes,
->>>>>>> refs/heads/feed
+        deletion,
         files,
         reviews,
         self_tests,
