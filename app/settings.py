@@ -19,6 +19,7 @@ from app.secret_settings import SecretFileSettings
 from app.setting_groups.compat_settings import CompatSettings
 from app.setting_groups.import_settings import ImportSettings
 from app.setting_groups.mcp_settings import McpSettings
+from app.setting_groups.webhook_settings import WebhookSettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -45,7 +46,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, LogInSettings):
+class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, WebhookSettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(
