@@ -106,6 +106,15 @@ class Reinforcement(BaseModel):
     """Refractory period during which a session reinforces a memory at most once."""
 
 
+class Changes(BaseModel):
+    """Settings of a tenant's change feed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    keep_days: Annotated[int, Field(ge=0, le=365)] = 7
+    """Retention of changes in days; 0 switches the feed off, and webhooks with it."""
+
+
 class Policy(BaseModel):
     """Settings of a tenant; stored as versioned JSON, so every field has a default."""
 
@@ -147,6 +156,8 @@ class Policy(BaseModel):
     """Self-tests of the tenant's memory."""
     supersession: Supersession = Supersession()
     """Handling of memories that contradict earlier ones."""
+    changes: Changes = Changes()
+    """Feed of changes."""
     quota_bytes: Annotated[int, Field(ge=1, le=2**60)] | None = None
     """Quota for the memories' texts and vectors; exceeding it is reported, but nothing is refused."""
     quota_near: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8

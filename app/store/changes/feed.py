@@ -1,0 +1,254 @@
+"""Record changes in the transactions that make them, and read them in commit order.
+
+A row holds a batch of changes of one type: their ids, and a batch number that the sequence assigns while the changed
+rows are still locked. Cursors are assigned later: a reader numbers the committed batches in the order of their batch
+numbers, under a lock of the tenant's head. A transaction that commits late is therefore numbered after everything that
+was read before, so readers skip nothing; and a transaction that changes a memory after another has a higher batch
+number and becomes visible later, so the changes of a memory keep their order. Cursors are dense: each change has the
+number after its predecessor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.domain.ingest.ids import array_literal
+from app.store.core import database
+from app.store.core.binary_arrays import driver_connection, fetch_value
+
+IDS_MAX: Final = 1000
+"""Maximum number of ids per row."""
+NUMBERED_MAX: Final = 2000
+"""Maximum number of rows that one statement numbers."""
+KEEP_DAYS: Final = 7
+"""Retention in days of tenants whose policy was stored without `changes.keep_days`."""
+
+Reported = tuple[str, Collection[UUID]]
+"""The type of changes, and the ids of what changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change in a tenant's feed.
+
+    Attributes:
+        cursor: Position in the feed, from 1, without gaps.
+        type: One of `domain.changes.types.TYPES`.
+        at: Time of the change.
+        id: Id of the memory, erasure, job, dead letter, run or export that changed.
+    """
+
+    cursor: int
+    type: str
+    at: datetime
+    id: str
+
+
+def record(
+    tx: Connection, tenant_id: UUID, change_type: str, ids: Collection[UUID], at: datetime | None = None
+) -> None:
+    """Record changes of one type, in the transaction that makes them, with the changed rows locked.
+
+    Nothing is recorded if the tenant's policy switches the feed off.
+
+    Args:
+        at: Time of the changes; None for the transaction's current time.
+    """
+    if values := parameters([(change_type, ids)], at or database.simulated_now(tx)):
+        driver_connection(tx).execute(RECORD, {"tenant": tenant_id, **values})
+
+
+def parameters(reported: Sequence[Reported], at: datetime | None) -> dict[str, Any]:
+    """Return the parameters of `RECORD` except the tenant; empty if there are no ids.
+
+    Args:
+        at: Time of the changes; None for the current time.
+    """
+    rows = [(change_type, ids) for change_type, given in reported for ids in _slices(list(given))]
+    if not rows:
+        return {}
+    literals = [array_literal([str(each) for each in ids]) for _, ids in rows]
+    return {"changes_at": at, "change_types": [change_type for change_type, _ in rows], "changed": literals}
+
+
+def _slices(ids: list[UUID]) -> Iterator[list[UUID]]:
+    for start in range(0, len(ids), IDS_MAX):
+        yield ids[start : start + IDS_MAX]
+
+
+RECORD: Final = f"""
+INSERT INTO changes (tenant_id, at, size, type, ids)
+SELECT %(tenant)s, coalesce(%(changes_at)s::timestamptz, clock_timestamp()), cardinality(ids), type, ids
+FROM (
+  SELECT type, CAST(item AS uuid[]) AS ids
+  FROM unnest(%(change_types)s::text[], %(changed)s::text[]) AS given (type, item) OFFSET 0
+) AS batches
+WHERE coalesce((
+  SELECT CAST(body->'changes'->>'keep_days' AS int) FROM policies
+  WHERE policies.tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1), {KEEP_DAYS}) > 0
+"""  # noqa: S608 - constants only
+
+
+def read_after(tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int) -> list[Change]:
+    """Return up to `limit` changes after a cursor, in commit order.
+
+    The transaction may number committed changes, so it must be committed before the cursors are given to a caller.
+    Changes that another transaction is numbering right now are left for the next call.
+
+    Args:
+        cursor: Cursor of the last change that the reader has, or `oldest`.
+        types: Types to return; None for all.
+        limit: At least 1.
+    """
+    _number(tx, tenant_id, wait=False)
+    return _read(tx, tenant_id, cursor, types, limit)
+
+
+def read_page(
+    tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int
+) -> tuple[list[Change], int]:
+    """Return the changes of `read_after`, and the cursor to go on from: changes of other types are behind it."""
+    _number(tx, tenant_id, wait=False)
+    searched = _head(tx, tenant_id)[0]
+    changes = _read(tx, tenant_id, cursor, types, limit)
+    reached = changes[-1].cursor if changes else cursor
+    return changes, reached if len(changes) == limit else max(reached, searched)
+
+
+def newest(tx: Connection, tenant_id: UUID) -> int:
+    """Return the cursor of the newest committed change, after which a reader gets only later ones; 0 if none.
+
+    The transaction may number changes and then locks the tenant's head, so it must end soon.
+    """
+    while _number(tx, tenant_id, wait=True) == NUMBERED_MAX:
+        pass
+    return _head(tx, tenant_id)[0]
+
+
+def oldest(tx: Connection, tenant_id: UUID) -> int:
+    """Return the lowest cursor that a reader may go on from: changes after it are all retained; 0 at first."""
+    return _head(tx, tenant_id)[1]
+
+
+def has_news(tx: Connection, tenant_id: UUID, cursor: int) -> bool:
+    """Return True if there are changes after a cursor, of any type, or some that aren't numbered yet."""
+    return bool(fetch_value(tx, _HAS_NEWS, {"tenant": tenant_id, "cursor": cursor}))
+
+
+_HAS_NEWS: Final = """
+SELECT EXISTS (SELECT FROM changes WHERE tenant_id = %(tenant)s AND last IS NULL)
+  OR EXISTS (SELECT FROM changes WHERE tenant_id = %(tenant)s AND last > %(cursor)s)
+"""
+
+
+def _head(tx: Connection, tenant_id: UUID) -> tuple[int, int]:
+    rows = driver_connection(tx).execute(_HEAD, {"tenant": tenant_id}).fetchall()
+    return rows[0] if rows else (0, 0)
+
+
+_HEAD: Final = "SELECT newest, oldest FROM change_heads WHERE tenant_id = %(tenant)s"
+
+
+def _number(tx: Connection, tenant_id: UUID, *, wait: bool) -> int:
+    """Assign cursors to committed batches, at most `NUMBERED_MAX`; return their number.
+
+    Args:
+        wait: Wait for another transaction that numbers; otherwise return 0 at once.
+    """
+    connection, values = driver_connection(tx), {"tenant": tenant_id, "limit": NUMBERED_MAX}
+    if not fetch_value(tx, _IS_PENDING, values):
+        return 0
+    # Only if there is no head: beside another transaction that has changed the head, this statement would wait for it.
+    if not connection.execute(_HEAD, values).fetchall():
+        connection.execute(_OPEN, values)
+    head = fetch_value(tx, _LOCK if wait else _TRY_LOCK, values)
+    if head is None:
+        return 0
+    # A statement of its own: its snapshot includes the numbers that the lock's last holder has assigned.
+    return int(fetch_value(tx, _NUMBER, values | {"newest": head}))
+
+
+_IS_PENDING: Final = "SELECT EXISTS (SELECT FROM changes WHERE tenant_id = %(tenant)s AND last IS NULL)"
+_OPEN: Final = "INSERT INTO change_heads (tenant_id) VALUES (%(tenant)s) ON CONFLICT DO NOTHING"
+_LOCK: Final = "SELECT newest FROM change_heads WHERE tenant_id = %(tenant)s FOR UPDATE"
+_TRY_LOCK: Final = f"{_LOCK} SKIP LOCKED"
+_NUMBER: Final = """
+WITH pending AS (
+  SELECT batch, size FROM changes WHERE tenant_id = %(tenant)s AND last IS NULL ORDER BY batch LIMIT %(limit)s
+), placed AS (
+  SELECT batch, %(newest)s + sum(size) OVER (ORDER BY batch) AS last FROM pending
+), numbered AS (
+  UPDATE changes SET last = placed.last FROM placed
+  WHERE changes.tenant_id = %(tenant)s AND changes.batch = placed.batch RETURNING changes.last
+), moved AS (
+  UPDATE change_heads SET newest = (SELECT max(last) FROM numbered)
+  WHERE tenant_id = %(tenant)s AND EXISTS (SELECT FROM numbered)
+)
+SELECT count(*) FROM numbered
+"""
+
+
+def _read(tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int) -> list[Change]:
+    values: dict[str, Any] = {
+        "tenant": tenant_id,
+        "cursor": cursor,
+        "types": None if types is None else sorted(types),
+        "limit": limit,
+    }
+    changes: list[Change] = []
+    for last, change_type, at, ids in driver_connection(tx).execute(_AFTER, values, binary=True).fetchall():
+        first = last - len(ids) + 1
+        skipped = max(cursor + 1 - first, 0)
+        wanted = ids[skipped : skipped + limit - len(changes)]
+        changes += [Change(first + skipped + place, change_type, at, str(each)) for place, each in enumerate(wanted)]
+    return changes
+
+
+# The window sums the sizes of at most `limit` rows, so that only the ids of rows that are returned are read.
+_AFTER: Final = """
+SELECT last, type, at, ids
+FROM (
+  SELECT last, type, at, ids, sum(least(size, last - %(cursor)s)) OVER (ORDER BY last) - least(size, last - %(cursor)s)
+    AS before
+  FROM (
+    SELECT last, type, at, ids, size FROM changes
+    WHERE tenant_id = %(tenant)s AND last > %(cursor)s AND (%(types)s::text[] IS NULL OR type = ANY (%(types)s::text[]))
+    ORDER BY last LIMIT %(limit)s
+  ) AS candidates
+) AS ranked
+WHERE before < %(limit)s
+ORDER BY last
+"""
+
+
+def delete_expired(tx: Connection, tenant_id: UUID, before: datetime, limit: int) -> int:
+    """Delete up to `limit` batches older than `before`; return their number. Repeat while it is `limit`.
+
+    Unnumbered batches are numbered first, so that readers learn that changes were removed.
+    """
+    values = {"tenant": tenant_id, "before": before, "limit": limit}
+    if not fetch_value(tx, _IS_EXPIRED, values):
+        return 0
+    newest(tx, tenant_id)
+    return int(fetch_value(tx, _DELETE, values))
+
+
+_IS_EXPIRED: Final = "SELECT EXISTS (SELECT FROM changes WHERE tenant_id = %(tenant)s AND at < %(before)s)"
+_DELETE: Final = """
+WITH expired AS MATERIALIZED (
+  SELECT batch, last FROM changes WHERE tenant_id = %(tenant)s AND at < %(before)s AND last IS NOT NULL
+  ORDER BY last LIMIT %(limit)s
+), gone AS (
+  DELETE FROM changes WHERE tenant_id = %(tenant)s AND batch IN (SELECT batch FROM expired)
+), moved AS (
+  UPDATE change_heads SET oldest = greatest(oldest, (SELECT max(last) FROM expired))
+  WHERE tenant_id = %(tenant)s AND EXISTS (SELECT FROM expired)
+)
+SELECT count(*) FROM expired
+"""
