@@ -23,9 +23,9 @@ ANSWER_MAX_BYTES: Final = 4096
 """Part of an answer that is read, so that its connection can be used again; a longer answer closes the connection."""
 CONNECTIONS: Final = 32
 
-Outcome = Literal["delivered", "status", "redirect", "gone", "timeout", "connection", "address", "secret"]
-"""Outcome of an attempt: a 2xx status, another one, a redirect, a 410, no answer in time, no connection, an address
-that isn't allowed, or a secret that can't be decrypted."""
+Outcome = Literal["delivered", "status", "redirect", "gone", "timeout", "connection", "address"]
+"""Outcome of an attempt: a 2xx status, another one, a redirect, a 410, no answer in time, no connection, or an
+address that isn't allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ PEOPLE: Final = timedelta(days=730)
 # Retention of the counts of tier moves, which are a few rows a day.
 MOVES: Final = timedelta(days=365)
 
+# Retention of deliveries of webhooks: all attempts take four days, and a replay may follow.
+DELIVERIES: Final = timedelta(days=14)
+
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Delete expired records in slices, one kind after another.
@@ -53,6 +56,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("names", timedelta(days=WAITING_DAYS)),
         ("link_names", timedelta(days=WAITING_DAYS)),
         ("searches", timedelta(days=searches_days)),
+        ("deliveries", DELIVERIES),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
