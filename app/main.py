@@ -29,6 +29,7 @@ from app.api.maintenance import (
     webhooks,
 )
 from app.api.memories import (
+    changes,
     files,
     imports,
     links,
@@ -136,6 +137,7 @@ def build() -> ASGIApp:
         forecast,
         links,
         threads,
+        changes,
         files,
         reviews,
         self_tests,

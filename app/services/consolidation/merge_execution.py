@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from app import failpoints, metrics
+from app.domain.changes.types import MERGED
 from app.domain.consolidation.group_types import Summary
 from app.domain.dynamics.timeline import Era
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
@@ -151,6 +152,7 @@ def _archive_sources(
     change = EventChange(terms.as_of.timestamp(), DECAY_TIERS.index("active"), DECAY_TIERS.index("archived"), strength)
     history.add(tx, tenant_id, "tier", ids, change)
     write.count(TierCounts(-len(ids), len(ids)), {("merged", rule): len(ids)})
+    write.report(MERGED, ids)
 
 
 def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -> NewSummary:

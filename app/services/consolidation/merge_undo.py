@@ -9,6 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from app import metrics, queues
+from app.domain.changes.types import RESTORED
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.errors import Conflict
 from app.services.consolidation import approval
@@ -78,6 +79,7 @@ def _reactivate_sources(write: MemoryWrite, merge: Merge, sources: Sequence[UUID
     without_vector = archive.restore_rows(tx, tenant_id, spaces.searched.space_id if spaces else None, archived_ids)
     tiers.restore(tx, tenant_id, archived_ids, None)
     write.queue([work_queue.EMBED], without_vector)
+    write.report(RESTORED, archived_ids)
     times = memory_strength.load_timeline(tx, tenant_id)
     now = database.now(tx).timestamp()
     era = times.at(now)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from app import failpoints, metrics, queues
+from app.domain.changes.types import UPDATED
 from app.domain.consolidation.group_types import Form, Source, Summary
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
@@ -20,6 +21,7 @@ from app.services.consolidation import summaries, supersession_restore
 from app.services.enrichment import reminders
 from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
 from app.services.strength.rebase import STEP_SECONDS
+from app.store.changes import feed
 from app.store.consolidation import consolidation_runs, decayed_sources, merged_memories, merges, supersessions
 from app.store.consolidation.merged_memories import PresentMemory
 from app.store.consolidation.merges import Ancestor, Merge
@@ -175,6 +177,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
         _rewrite(write, case, summary_id, summary)
         supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
         supersession_restore.restore_for_memory(tx, tenant_id, summary_id)
+        feed.record(tx, tenant_id, UPDATED, [summary_id])  # before it may be hidden again
         if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
             write.count(NONE, {("restored", "made_again"): 1})
     merges.forget(tx, tenant_id, merge_id, case.gone)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from app.domain.changes.types import RESTORED, SUPERSEDED
 from app.domain.consolidation.supersession import (
     PairOutcome,
     Reason,
@@ -25,6 +26,7 @@ from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit
 from app.services.storage import lookup
+from app.store.changes import feed
 from app.store.consolidation import supersessions
 from app.store.consolidation.supersessions import StoredSupersession, WaitingName
 from app.store.core import database
@@ -63,8 +65,9 @@ def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping
 def audit_superseded(
     tx: database.Transaction, tenant_id: UUID, superseded: Sequence[UUID], source: Source, actor: str = SYSTEM
 ) -> None:
-    """Write the audit entry for memories that are no longer current; call this last in a transaction."""
+    """Report memories that are no longer current, and write their audit entry; call this last in a transaction."""
     if superseded:
+        feed.record(tx, tenant_id, SUPERSEDED, superseded)
         audit.append(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
 
 
@@ -275,6 +278,8 @@ def undo_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> Non
 def _reject(tx: database.Transaction, tenant_id: UUID, found: StoredSupersession, reason: str, actor: str) -> None:
     supersessions.set_status(tx, tenant_id, found.supersession_id, "rejected", reason, actor)
     ids = [found.superseded_id] if found.superseded_id else []
+    if found.status == "active":
+        feed.record(tx, tenant_id, RESTORED, ids)
     details = {"source": found.source, "reason": reason}
     audit.append(tx, tenant_id, "supersession_rejected", actor, ids=ids, details=details)
 

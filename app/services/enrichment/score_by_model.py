@@ -19,6 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.llm.model_clients import model_clients
 from app.clients.llm.resilience import ProviderFailed, Verdict
+from app.domain.changes.types import SCORED
 from app.domain.policy.policy import Policy
 from app.domain.salience.llm_scoring import Score
 from app.domain.salience.rating_batches import UnscoredText, digest_text
@@ -207,7 +208,8 @@ def _rate_texts(
     with memory_write(tenant_id, "state") as write:
         tx = write.tx
         with write.update([each.memory_id for each in rated]):
-            written = scores.write(tx, tenant_id, scores.LLM, rated)
+            rated_ids = scores.write(tx, tenant_id, scores.LLM, rated)
+            write.report(SCORED, rated_ids)
             cues.write(tx, tenant_id, rated, policy.language)
             _reapply_rule(tx, tenant_id, rated)
         if failed:
@@ -219,7 +221,7 @@ def _rate_texts(
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
         rating_turns.release(tx, turn, delay_seconds)
     _log_unrated(tenant_id, failed, spared, gathered.illness)
-    metrics.count("rated_memories", written)
+    metrics.count("rated_memories", len(rated_ids))
     metrics.count("rating_cache_hits", cached)
     metrics.count("rating_cues", sum(len(score.cues) for score in gathered.scores.values()))
     metrics.count("rating_cues_dropped", sum(score.cues_dropped for score in gathered.scores.values()))
@@ -227,7 +229,7 @@ def _rate_texts(
     metrics.count("dead_letters", len(lost))
     _count_delivery("put_off" if gathered.illness else "done")
     _count_delivery("dead", len(lost))
-    return _TurnResult(written, is_ill=gathered.illness is not None)
+    return _TurnResult(len(rated_ids), is_ill=gathered.illness is not None)
 
 
 def _reapply_rule(tx: database.Transaction, tenant_id: UUID, rated: Sequence[Assessment]) -> None:

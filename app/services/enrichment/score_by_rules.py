@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import queues
+from app.domain.changes.types import SCORED
 from app.domain.salience import ScoringEvidence, judge
 from app.domain.salience.criteria import Turn
 from app.domain.strength.profile_hints import RatedContent, content_rule
@@ -63,13 +64,14 @@ def score_memories(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
         profile_hints.write(
             tx, tenant_id, [(memory.memory_id, memory.text_version) for memory in unjudged], suggestions
         )
+        write.report(SCORED, written)
         if written:
             rating_turns.add(tx, tenant_id)
     if followers:
         write_chances(tenant_id, followers, turns)
     if written and settings().has_provider:
         queues.nudge(queues.RATE_MEMORIES)
-    return written
+    return len(written)
 
 
 def _nearest_earlier(vectors: NDArray[np.float32]) -> list[float | None]:

@@ -23,6 +23,7 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.clients.redis import closed_tenants, stream_position
+from app.domain.changes.types import ERASURE_COMPLETED
 from app.domain.jobs import Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import summary_refresh
@@ -42,6 +43,7 @@ from app.services.erasure.tenant_steps import steps_for
 from app.services.privacy import retained_texts
 from app.services.security import audit
 from app.services.tiers import pca_fitting
+from app.store.changes import feed
 from app.store.consolidation import decayed_sources, hidden_supersessions, merges
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
@@ -357,6 +359,8 @@ def _finish(
     request_log.store_answer(tx, tenant_id, list(reports), "done")
     if erasure.whole_tenant:
         _leave_tombstone(tx, tenant_id)
+    else:
+        feed.record(tx, tenant_id, ERASURE_COMPLETED, [each.erasure_id for each in finished])
     for each in finished:
         details = {"erasure": str(each.erasure_id), "law": each.kind}
         erased = each.scope.memory_ids or () if erasure.is_batch else ids

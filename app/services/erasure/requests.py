@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from app import failpoints, queues
 from app.clients.redis.stream import backlog
+from app.domain.changes.types import ERASURE_CANCELLED, ERASURE_REQUESTED
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
 from app.domain.privacy.case_details import check_legal_basis
@@ -29,6 +30,7 @@ from app.services.privacy.recorded_requests import RequestOptions
 from app.services.security import audit
 from app.services.storage import lookup
 from app.services.storage.memory_write import REDERIVE, hide_matching, hide_summaries, queue_notes, queue_removal
+from app.store.changes import feed
 from app.store.consolidation import hidden_supersessions, merges
 from app.store.core import database
 from app.store.enrichment import scores, work_queue
@@ -259,6 +261,7 @@ def adopt(tenant_id: UUID) -> int:
 
 def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
     requests.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
+    feed.record(tx, tenant_id, ERASURE_REQUESTED, [new.erasure_id])
     details = {"erasure": str(new.erasure_id), "law": new.kind}
     by = CLI if replayed else new.requested_by
     act: Action = "erasure_replayed" if replayed else "erasure_requested"
@@ -381,6 +384,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         tenant_counts.add(tx, tenant_id, unhidden.counts.less(hidden_again))
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
+        feed.record(tx, tenant_id, ERASURE_CANCELLED, [erasure_id])
         details = {"erasure": str(erasure_id)}
         subject, items = erasure.scope.subject, len(unhidden.ids)
         audit.append(tx, tenant_id, "erasure_cancelled", cancelled_by, items=items, subject=subject, details=details)

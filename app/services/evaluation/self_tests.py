@@ -26,6 +26,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from app import metrics
+from app.domain.changes.types import SELF_TEST_FAILED
 from app.domain.dynamics.state import Event
 from app.domain.dynamics.timeline import Era
 from app.domain.evaluation import paraphrased_questions, question_generation, self_test_rules
@@ -35,6 +36,7 @@ from app.services.evaluation import self_test_kinds
 from app.services.storage.memory_write import memory_write
 from app.services.strength import memory_strength, rebase
 from app.store import self_tests
+from app.store.changes import feed
 from app.store.core import database
 from app.store.core.binary_arrays import round_to_microseconds
 from app.store.erasure import requests
@@ -238,5 +240,7 @@ def _finish_run(tenant_id: UUID, run: SelfTestRun) -> None:
         finished = self_tests.finish_run(
             tx, tenant_id, run.run_id, results, self_test_rules.quantile(latencies_ms, 0.5), p95
         )
+        if finished and any(result["failed"] for result in results.values()):
+            feed.record(tx, tenant_id, SELF_TEST_FAILED, [run.run_id])
     if finished and p95 is not None:
         metrics.count(f"self_tests_retrieval_speed_{'passed' if is_fast else 'failed'}")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from app import metrics
 from app.clients.llm.resilience import ProviderFailed
+from app.domain.changes.types import SUPERSEDED
 from app.domain.ingest.ids import first_seq, memory_uuids
 from app.domain.ingest.memory import CONTENT, Kind
 from app.domain.privacy.late_arrivals import is_buried
@@ -25,7 +26,7 @@ from app.services.consolidation import supersession
 from app.services.embedding import spaces
 from app.services.enrichment import corrections, pii_scan, texts
 from app.services.ingest import links_at_ingest
-from app.services.storage.memory_write import memory_write
+from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.tiers import cold_restore, reactivation
 from app.store.consolidation import supersessions
 from app.store.core import database
@@ -120,8 +121,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         write.queue([work_queue.EMBED], {*inserted, *reworded, *to_embed} - embedded)
         write.sources_changed(updated)
         write.changed(list(written.changed))
-        if superseded:
-            write.audit("memories_superseded", ids=superseded, details={"source": "caller"})
+        _report_superseded(write, superseded)
         if cold_ids or reactivated:
             write.audit("memories_restored", ids=[*cold_ids, *reactivated])
     return len(written.changed)
@@ -134,6 +134,12 @@ def _given_kinds(latest: Mapping[str | UUID, NewMemory], aliases: Mapping[UUID, 
         for row in latest.values()
         if row.given.kind is not None
     }
+
+
+def _report_superseded(write: MemoryWrite, superseded: Sequence[UUID]) -> None:
+    if superseded:
+        write.report(SUPERSEDED, superseded)
+        write.audit("memories_superseded", ids=superseded, details={"source": "caller"})
 
 
 def _alias(

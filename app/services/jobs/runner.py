@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app import failpoints, metrics, queues
+from app.domain.changes.types import NIGHT_FINISHED
 from app.domain.jobs import Job, Step
 from app.errors import EbbingError, stored_name
 from app.services.consolidation import approval, consolidation_run, summary_refresh
@@ -41,6 +42,7 @@ from app.services.tiers import (
 )
 from app.services.transient_errors import is_transient
 from app.settings import settings
+from app.store.changes import feed
 from app.store.core import database
 from app.store.jobs import jobs
 from app.store.jobs.jobs import ClaimedJob
@@ -132,8 +134,10 @@ def _run_steps(held: ClaimedJob | None, claim_id: UUID) -> None:
         status: Literal["queued", "running", "done", "failed"] = "running" if time.monotonic() < deadline else "queued"
         if step.finished:
             status = "failed" if step.failure else "done"
-        with database.shared() as tx:
+        with database.tenant(job.tenant_id) as tx:
             held = jobs.record_step(tx, job.job_id, claim_id, step, then=status, lease_seconds=LEASE_SECONDS)
+            if held is not None and step.finished and job.kind == night_run.KIND:
+                feed.record(tx, job.tenant_id, NIGHT_FINISHED, [job.job_id])
         if held is None:
             log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # no renewal in time: the worker stood still
         else:

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import UNSET
 
 from app import queues
+from app.domain.changes.types import UPDATED
 from app.domain.ingest.memory import KINDS, MemoryPatch, refuse_past
 from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound, require_found
@@ -119,6 +120,7 @@ def edit_memory(tenant_id: UUID, memory_id: UUID, given: MemoryPatch, *, if_text
             write.queue([work_queue.SCORE], [stored_id])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id] if changes else [])
+        write.report(UPDATED, [] if changes else [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
     if reworded or restored:
         queues.nudge(queues.EMBED_MEMORIES)

@@ -21,6 +21,7 @@ import numpy as np
 from app import failpoints
 from app.clients.object_store import cold_store
 from app.clients.redis import stream_pages
+from app.domain.changes.types import EXPORT_READY
 from app.domain.dynamics.state import FAR_SECONDS
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope, MalformedEnvelope, decode_envelope
@@ -38,6 +39,7 @@ from app.services.security import encryption_keys
 from app.services.strength import memory_strength
 from app.services.tiers import cold_restore
 from app.settings import settings
+from app.store.changes import feed
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
 from app.store.erasure import requests
@@ -170,6 +172,7 @@ def _finish(tenant_id: UUID, export: Export, done: int) -> Step:
         if current.status == "running":
             exports.finish_export(tx, tenant_id, export.export_id, settings().export_days)
             request_log.store_answer(tx, tenant_id, [export.export_id], "done")
+            feed.record(tx, tenant_id, EXPORT_READY, [export.export_id])
     return Step(done, {}, finished=True, counts=export.counts)
 
 

@@ -3,7 +3,8 @@
 Within the block of `memory_write`, the caller reads and writes rows through the store and reports to the unit of work
 which memories it inserts, updates, moves and deletes. At the end of the block, the unit of work marks summaries of
 changed sources as stale, hides memories that now match an open erasure, queues enrichment work, adds to the tenant's
-counts and its counters of tier moves, and appends to the audit log. If the block raises an error, nothing is written.
+counts, its counters of tier moves and its feed of changes, and appends to the audit log. If the block raises an error,
+nothing is written.
 
 Transactions that only recompute columns of `memory_state` (sweep, rebase, index stage) need no unit of work.
 
@@ -16,6 +17,8 @@ locked in id order.
 3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is decided
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
 10. at the end of the block: stale merges and summaries to hide, then counts, counters of tier moves, and audit chain
+
+The feed of changes needs no lock, but its rows must be written while the rows of the changed memories are locked.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any, Final, Literal
 from uuid import UUID, uuid4
 
 from app import failpoints
+from app.domain.changes.types import DELETED, MOVED, RESTORED, STORED, UPDATED
 from app.domain.ingest.ids import array_literal
 from app.domain.privacy.audit_chain import SYSTEM, Action, Detail
 from app.domain.privacy.legal_hold import Scope
@@ -34,6 +38,7 @@ from app.errors import Conflict
 from app.services.security import audit
 from app.services.strength import memory_strength
 from app.settings import settings
+from app.store.changes import feed
 from app.store.consolidation import decayed_sources, hidden_supersessions, merged_memories, merges
 from app.store.consolidation.merged_memories import SET_ASIDE, NewSummary
 from app.store.core import database
@@ -81,6 +86,8 @@ class MemoryWrite:
         self._work: list[tuple[str, Collection[UUID]]] = []
         self._sources: list[UUID] = []
         self._changed: list[UUID] = []
+        self._inserted: set[UUID] = set()
+        self._reported: list[feed.Batch] = []
         self._entries: list[tuple[Action, str, dict[str, Any]]] = []
 
     def insert(self, summaries: Sequence[NewSummary]) -> None:
@@ -89,6 +96,7 @@ class MemoryWrite:
         text_bytes = sum(len(summary.text.encode()) for summary in summaries)
         self._counts = self._counts.plus(TierCounts(active=len(summaries), text_bytes=text_bytes))
         self.queue([EMBED], [summary.memory_id for summary in summaries])
+        self.report(STORED, [summary.memory_id for summary in summaries])
 
     def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
         """Return a context manager that locks the states and preserves current strengths while memories are edited."""
@@ -131,6 +139,7 @@ class MemoryWrite:
         """
         tiers.write(self.tx, self.tenant_id, memory_ids, target)
         self.count(change, rules)
+        self.report(MOVED, memory_ids)
 
     def restored(self, memory_ids: Sequence[UUID], source: str, rule: str, actor: str | None = SYSTEM) -> None:
         """Count memories that the block has made active again, and append an audit entry.
@@ -144,6 +153,7 @@ class MemoryWrite:
         if memory_ids:
             count = sum(memory_id not in self._measured for memory_id in memory_ids)
             self.count(TierCounts(**{source: -count})._replace(active=count), {("restored", rule): len(memory_ids)})
+            self.report(RESTORED, memory_ids)
             if actor is not None:
                 self.audit("memories_restored", actor, ids=memory_ids, details={"from": source})
 
@@ -157,6 +167,7 @@ class MemoryWrite:
         self.measure(memory_ids)
         self._deleted.update(memory_ids)
         self.count(NONE, rules)
+        self.report(DELETED, memory_ids)
         for start in range(0, len(memory_ids), row_deletion.MOST):
             row_deletion.remove(self.tx, self.tenant_id, memory_ids[start : start + row_deletion.MOST])
 
@@ -192,8 +203,13 @@ class MemoryWrite:
         self._measured.update(new)
 
     def measure_inserted(self, memory_ids: Collection[UUID]) -> None:
-        """Count memories that the block has inserted, as they are at the end of the block."""
+        """Count and report memories that the block has inserted, as they are at the end of the block."""
         self._measured.update(memory_ids)
+        self._inserted.update(memory_ids)
+
+    def report(self, change_type: str, memory_ids: Collection[UUID]) -> None:
+        """Add changes to the tenant's feed, beside those that follow from the other calls."""
+        self._reported += feed.batches(change_type, memory_ids)
 
     def count(self, change: TierCounts, moves: Counted) -> None:
         """Add differences computed by the block to the tenant's counts and to its counters of tier moves."""
@@ -216,6 +232,11 @@ class MemoryWrite:
         refresh_summaries(tx, tenant_id, self._sources)
         if self._deleted:
             queue_notes(tx, tenant_id)
+        self.report(STORED, sorted(self._inserted))
+        self.report(UPDATED, [memory_id for memory_id in self._changed if memory_id not in self._inserted])
+        if self._changed:  # in the feed, before the changes that hide them
+            feed.record_batches(tx, tenant_id, self._reported)
+            self._reported = []
         remaining = sorted(self._measured - self._deleted)
         counts = self._counts.plus(tenant_counts.count_memories(tx, tenant_id, remaining))
         hidden = hide_matching(tx, tenant_id, self._changed, also_by_id=False)
@@ -225,7 +246,7 @@ class MemoryWrite:
             for stages, ids in self._work
         ]
         work = [(stages, array_literal(ids)) for stages, ids in queued if ids]
-        writes.record(tx, tenant_id, counts.less(hidden), self._moves, work)
+        writes.record(tx, tenant_id, counts.less(hidden), self._moves, work, self._reported)
         for action, actor, entry in self._entries:
             audit.append(tx, tenant_id, action, actor, **entry)
 

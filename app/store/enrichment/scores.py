@@ -164,7 +164,9 @@ SELECT memory_id, halfvec_send(embedding) AS embedding FROM (
 """)
 
 
-def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]) -> int:
+def write(
+    tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], found: Sequence[Assessment]
+) -> list[UUID]:
     """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
     A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience
@@ -176,12 +178,12 @@ def write(tx: Connection, tenant_id: UUID, scorer: Literal["heuristic", "llm"], 
     text beside it, to compare both.
 
     Returns:
-        The number of scores written.
+        The memories whose scores were written.
     """
     if not found:
-        return 0
+        return []
     values = {"tenant": tenant_id, "scorer": scorer, "rows": msgspec.json.encode(found).decode()}
-    written = len(tx.execute(_WRITE, values).all())
+    written = list(tx.execute(_WRITE, values).scalars())
     scored = {
         "memory_ids": [assessment.memory_id for assessment in found],
         "text_versions": [assessment.text_version for assessment in found],

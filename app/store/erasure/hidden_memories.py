@@ -8,8 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from app.domain.changes.types import DELETED, RESTORED
 from app.domain.ingest.ids import last_seq
 from app.domain.privacy.legal_hold import Scope
+from app.store.changes import feed
 from app.store.consolidation import hidden_supersessions
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.erasure import requests
@@ -43,7 +45,7 @@ def hide(
     among: Sequence[UUID] | None = None,
     cut: str | None = None,
 ) -> Hidden:
-    """Hide the memories in a scope from every read; all their data is retained.
+    """Hide the memories in a scope from every read; all their data is retained. The feed reports them as deleted.
 
     The call locks the memories' rows in `memories`, then their states, in id order.
 
@@ -81,7 +83,9 @@ SELECT {_NUMBERS.replace("{rows}", "stood")} FROM stood
 """)  # noqa: S608 - constants only
     values: dict[str, Any] = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
     values |= scope.conditions() | ({} if cut is None else {"last_seq": last_seq(cut)})
-    return _hidden(tx.execute(statement, values).one())
+    hidden = _hidden(tx.execute(statement, values).one())
+    feed.record(tx, tenant_id, DELETED, hidden.ids)
+    return hidden
 
 
 _AMONG: Final = "AND memory_id = ANY (CAST(:among AS uuid[]))"
@@ -106,9 +110,10 @@ def unhide(
     Returns:
         The unhidden memories; the caller must restore their index entries.
     """
-    return _hidden(
-        tx.execute(_SHOW_AGAIN, {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}).one()
-    )
+    values = {"tenant": tenant_id, "erasure_id": erasure_id, "among": list(among or ())}
+    unhidden = _hidden(tx.execute(_SHOW_AGAIN, values).one())
+    feed.record(tx, tenant_id, RESTORED, unhidden.ids)
+    return unhidden
 
 
 _SHOW_AGAIN: Final = text(f"""

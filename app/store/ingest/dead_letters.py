@@ -14,6 +14,8 @@ from uuid import UUID, uuid4, uuid5
 
 from sqlalchemy import Connection, Row, text
 
+from app.domain.changes.types import DEAD_LETTER_CREATED
+from app.store.changes import feed
 from app.store.core.paging import Latest, Page, Place, build_one
 from app.store.erasure.whole_tenant import IS_DELETED
 
@@ -140,7 +142,8 @@ def add(
         "payload": unstored and unstored.payload,
         "replays": unstored and unstored.replays,
     }
-    tx.execute(_ADD if unstored else _ADD_STORED, values)
+    if tx.execute(_ADD if unstored else _ADD_STORED, values).rowcount:
+        feed.record(tx, tenant_id, DEAD_LETTER_CREATED, [letter_id])
     return letter_id
 
 

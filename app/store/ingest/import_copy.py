@@ -13,6 +13,7 @@ import psycopg
 from psycopg.errors import UniqueViolation
 from sqlalchemy import Connection
 
+from app.domain.changes.types import STORED
 from app.domain.dynamics.state import State
 from app.domain.ingest.ids import array_literal
 from app.domain.ingest.memory import MemoryIn
@@ -109,8 +110,9 @@ def copy_memories(tx: Connection, tenant_id: UUID, rows: ImportedRows, seq: int,
                 copy.write(b"".join((HEADER, _pack_states(tenant_id, rows), TRAILER)))
     except UniqueViolation:
         raise ExternalIdTaken from None
-    work = [(" ".join(STAGES), array_literal(ids)) for ids in _work_items(rows.ids)]
-    writes.record(tx, tenant_id, TierCounts(active=len(rows.ids), text_bytes=text_bytes), {}, work)
+    items = [array_literal(ids) for ids in _work_items(rows.ids)]
+    work, changes = [(" ".join(STAGES), ids) for ids in items], [(STORED, ids) for ids in items]
+    writes.record(tx, tenant_id, TierCounts(active=len(rows.ids), text_bytes=text_bytes), {}, work, changes)
     return True
 
 

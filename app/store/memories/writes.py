@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from app.store.changes import feed
 from app.store.core.binary_arrays import driver_connection
 from app.store.memories import tenant_counts
 from app.store.memories.tenant_counts import TierCounts
@@ -34,26 +35,35 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('ebbing holds ' || %(tenant
 """
 
 
-def record(tx: Connection, tenant_id: UUID, counts: TierCounts, moves: Counted, work: Sequence[Work]) -> None:
-    """Queue enrichment work, and add to the tenant's counts and its counters of tier moves, in a single statement.
+def record(
+    tx: Connection,
+    tenant_id: UUID,
+    counts: TierCounts,
+    moves: Counted,
+    work: Sequence[Work],
+    changes: Sequence[feed.Batch] = (),
+) -> None:
+    """Queue enrichment work, and add to the tenant's counts, its counters of tier moves and its feed of changes.
 
-    Nothing is executed if all three are empty.
+    This takes a single statement; nothing is executed if all four are empty.
 
     Args:
         tx: The tenant's or the drain's transaction. Afterwards, it may take no lock except that of the audit chain.
     """
     moved = tier_moves.ordered(moves)
-    statement = _statement(counted=any(counts), moved=bool(moved), queued=bool(work))
+    statement = _statement(counted=any(counts), moved=bool(moved), queued=bool(work), reported=bool(changes))
     if statement:
         values: dict[str, Any] = {"tenant": tenant_id, **counts._asdict(), **moved}
         values |= {"stages": [stages for stages, _ in work], "items": [ids for _, ids in work]}
+        if changes:
+            values |= feed.parameters(tx, changes)
         driver_connection(tx).execute(statement, values)
 
 
 @lru_cache
-def _statement(*, counted: bool, moved: bool, queued: bool) -> str:
+def _statement(*, counted: bool, moved: bool, queued: bool, reported: bool) -> str:
     """Build the statement from the parts that have something to write (the drain's role can't write tier moves)."""
-    optional = ((queued, _QUEUE), (counted, tenant_counts.ADD), (moved, tier_moves.ADD))
+    optional = ((queued, _QUEUE), (reported, feed.RECORD), (counted, tenant_counts.ADD), (moved, tier_moves.ADD))
     parts = [sql for is_needed, sql in optional if is_needed]
     subqueries = ", ".join(f"part_{number} AS ({sql})" for number, sql in enumerate(parts[1:]))
     return f"WITH {subqueries} {parts[0]}" if subqueries else "".join(parts)

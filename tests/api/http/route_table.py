@@ -46,6 +46,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/links"): ("ingest", {"json": {"from": LINKED[0], "to": LINKED[1]}}, 200),
     ("DELETE", "/v1/links"): ("ingest", {"params": {"memory": LINKED[0]}}, 200),
     ("GET", "/v1/threads"): ("read", {}, 200),
+    ("GET", "/v1/changes"): ("read", {}, 200),
     **FILE_ROUTES,
     ("GET", "/v1/stats"): ("read", {}, 200),
     ("GET", "/v1/status"): ("read", {}, 200),
