@@ -33,11 +33,11 @@ CREATE TABLE webhooks (
   failures integer NOT NULL DEFAULT 0,
   failing_since timestamptz,
   succeeded_at timestamptz,
-  rest_until timestamptz NOT NULL DEFAULT '-infinity',
+  rest_until timestamptz NOT NULL DEFAULT 'epoch',
   next_at timestamptz,
   claim uuid,
-  claimed_until timestamptz NOT NULL DEFAULT '-infinity',
-  turned_at timestamptz NOT NULL DEFAULT '-infinity',
+  claimed_until timestamptz NOT NULL DEFAULT 'epoch',
+  turned_at timestamptz NOT NULL DEFAULT 'epoch',
   PRIMARY KEY (tenant_id, webhook_id)
 );
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -11,6 +13,7 @@ from app.api.http.auth import Maintainer
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import WebhookId
 from app.api.http.request_body import json_body
+from app.domain.changes.cursors import encode_cursor
 from app.domain.webhooks.endpoint import NewWebhook, Replay, SecretRotation, WebhookChange
 from app.domain.webhooks.messages import ID_PREFIX
 from app.services.webhooks import webhooks
@@ -85,13 +88,11 @@ def deliveries(
 ) -> Response:
     """Return a page of deliveries of the last 14 days. Answers of receivers aren't stored, only their status."""
     found = webhooks.list_deliveries(caller.tenant_id, webhook_id, *wanted, status)
-    return responses.page("deliveries", found, _render_delivery)
+    return responses.page("deliveries", found, partial(_render_delivery, caller.tenant_id))
 
 
 @router.post("/{webhook_id}/replay", summary="Send deliveries again", status_code=202)
-def replay(
-    caller: Maintainer, webhook_id: WebhookId, given: Annotated[Replay, Depends(json_body(Replay))]
-) -> Response:
+def replay(caller: Maintainer, webhook_id: WebhookId, given: Annotated[Replay, Depends(json_body(Replay))]) -> Response:
     """Send deliveries again, by their ids or all failed ones since a time, with the ids of their first attempts.
 
     `replayed` counts them. With `failed_since`, repeat the request while it is 1,000.
@@ -112,11 +113,11 @@ def _render_secret(made: WithSecret) -> dict[str, Any]:
     return _render(made.webhook) | {"secret": made.secret}
 
 
-def _render_delivery(delivery: Delivery) -> dict[str, Any]:
+def _render_delivery(tenant_id: UUID, delivery: Delivery) -> dict[str, Any]:
     return {
         "id": delivery.delivery_id,
         "message_id": f"{ID_PREFIX}{delivery.delivery_id.hex}",
-        "cursor": str(delivery.cursor) if delivery.cursor else None,
+        "cursor": encode_cursor(tenant_id, delivery.cursor) if delivery.cursor else None,
         **responses.pick(delivery, "type", "changed_id", "changed_at", "status", "attempts", "next_at"),
         **responses.pick(delivery, "attempted_at", "response", "outcome", "created_at"),
     }

@@ -17,6 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
+from app.domain.changes.cursors import encode_cursor
 from app.domain.webhooks.endpoint import Format
 
 SECRET_BYTES: Final = 32
@@ -83,7 +84,9 @@ def build_message(event: Event, form: Format, tenant_id: UUID, secrets: Sequence
         now: Time of the attempt, which the signatures cover.
     """
     message_id, timestamp = ID_PREFIX + event.delivery_id.hex, int(now.timestamp())
-    body = msgspec.json.encode(_cloud_event(event, tenant_id) if form == "cloudevents" else _standard_event(event))
+    body = msgspec.json.encode(
+        _cloud_event(event, tenant_id) if form == "cloudevents" else _standard_event(event, tenant_id)
+    )
     headers = {
         "content-type": CLOUD_TYPE if form == "cloudevents" else "application/json",
         "user-agent": USER_AGENT,
@@ -94,8 +97,8 @@ def build_message(event: Event, form: Format, tenant_id: UUID, secrets: Sequence
     return Message(body, headers)
 
 
-def _standard_event(event: Event) -> dict[str, Any]:
-    return {"type": event.type, "timestamp": event.at.astimezone(UTC), "data": _data(event)}
+def _standard_event(event: Event, tenant_id: UUID) -> dict[str, Any]:
+    return {"type": event.type, "timestamp": event.at.astimezone(UTC), "data": _data(event, tenant_id)}
 
 
 def _cloud_event(event: Event, tenant_id: UUID) -> dict[str, Any]:
@@ -107,9 +110,10 @@ def _cloud_event(event: Event, tenant_id: UUID) -> dict[str, Any]:
         "time": event.at.astimezone(UTC),
         "subject": str(event.changed_id),
         "datacontenttype": "application/json",
-        "data": _data(event),
+        "data": _data(event, tenant_id),
     }
 
 
-def _data(event: Event) -> dict[str, Any]:
-    return {"id": event.changed_id, "cursor": str(event.cursor)}
+def _data(event: Event, tenant_id: UUID) -> dict[str, Any]:
+    cursor = encode_cursor(tenant_id, event.cursor) if event.cursor else None
+    return {"id": event.changed_id, "cursor": cursor}

@@ -210,9 +210,7 @@ def _send_share(turn: _Turn, share: Sequence[Event], ended: threading.Event) -> 
     for event in share:
         if results and (ended.is_set() or time.monotonic() >= until):
             break
-        message = messages.build_message(
-            event, turn.webhook.format, turn.tenant_id, turn.secrets, datetime.now(UTC)
-        )
+        message = messages.build_message(event, turn.webhook.format, turn.tenant_id, turn.secrets, datetime.now(UTC))
         attempt = receivers.send(turn.webhook.url, message)
         results.append((event, attempt))
         if attempt.outcome != "delivered":

@@ -10,8 +10,15 @@ from msgspec import UNSET, UnsetType
 from app.clients.llm.egress import HostRefused
 from app.clients.webhooks import check_receiver
 from app.domain.privacy.audit_chain import Action
-from app.domain.webhooks.endpoint import TEST, WEBHOOKS_MAX, NewWebhook, Replay, SecretRotation, WebhookChange
-from app.domain.webhooks.endpoint import REPLAY_MAX
+from app.domain.webhooks.endpoint import (
+    REPLAY_MAX,
+    TEST,
+    WEBHOOKS_MAX,
+    NewWebhook,
+    Replay,
+    SecretRotation,
+    WebhookChange,
+)
 from app.domain.webhooks.messages import Event, encode_secret
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.security import audit

@@ -98,7 +98,9 @@ def list_due(tx: Connection, tenant_id: UUID, webhook_id: UUID, limit: int) -> l
     a memory in their order.
     """
     rows = tx.execute(_DUE, {"tenant": tenant_id, "webhook_id": webhook_id, "limit": limit})
-    return [(Event(row.delivery_id, row.cursor, row.type, row.changed_at, row.changed_id), row.attempts) for row in rows]
+    return [
+        (Event(row.delivery_id, row.cursor, row.type, row.changed_at, row.changed_id), row.attempts) for row in rows
+    ]
 
 
 _FIRST: Final = """NOT EXISTS (
@@ -107,7 +109,7 @@ _FIRST: Final = """NOT EXISTS (
       AND earlier.changed_id = delivery.changed_id AND earlier.cursor < delivery.cursor AND earlier.status = 'pending')"""
 _DUE: Final = text(f"""
 SELECT delivery_id, cursor, type, changed_at, changed_id, attempts FROM webhook_deliveries AS delivery
-WHERE {_PENDING} AND next_at <= now() AND {_FIRST}
+WHERE {_PENDING} AND next_at <= clock_timestamp() AND {_FIRST}
 ORDER BY cursor, delivery_id LIMIT :limit
 """)  # noqa: S608 - constants only
 

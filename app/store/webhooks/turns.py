@@ -114,7 +114,7 @@ def release(
 
 _RELEASE: Final = text("""
 UPDATE webhooks SET
-  claim = NULL, claimed_until = '-infinity', rest_until = clock_timestamp() + make_interval(secs => :rest),
+  claim = NULL, claimed_until = 'epoch', rest_until = clock_timestamp() + make_interval(secs => :rest),
   failures = CASE WHEN :succeeded THEN 0 WHEN :failed THEN failures + 1 ELSE failures END,
   failing_since = CASE WHEN :succeeded THEN NULL WHEN :failed THEN coalesce(failing_since, clock_timestamp())
     ELSE failing_since END,
@@ -137,7 +137,7 @@ def wake(tx: Connection, tenant_id: UUID, webhook_id: UUID) -> None:
 
 
 _WAKE: Final = text("""
-UPDATE webhooks SET next_at = now(), rest_until = '-infinity' WHERE tenant_id = :tenant AND webhook_id = :webhook_id
+UPDATE webhooks SET next_at = now(), rest_until = 'epoch' WHERE tenant_id = :tenant AND webhook_id = :webhook_id
 """)
 
 

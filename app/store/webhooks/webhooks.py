@@ -59,11 +59,13 @@ class Webhook:
 
 COLUMNS: Final = """webhook_id, url, description, types, format, status, reason, created_at, created_by, updated_at,
   secret_id, old_secret_id, old_secret_until, cursor, missed, failures, failing_since, succeeded_at"""
-_COUNTED: Final = f"""{COLUMNS}, {", ".join(
-    f'''(SELECT count(*) FROM webhook_deliveries AS delivery WHERE delivery.tenant_id = webhooks.tenant_id
+_COUNTED: Final = f"""{COLUMNS}, {
+    ", ".join(
+        f'''(SELECT count(*) FROM webhook_deliveries AS delivery WHERE delivery.tenant_id = webhooks.tenant_id
   AND delivery.webhook_id = webhooks.webhook_id AND delivery.status = '{status}') AS {status}'''
-    for status in ("pending", "failed")
-)}"""
+        for status in ("pending", "failed")
+    )
+}"""
 
 
 def insert(
@@ -139,7 +141,7 @@ def update(tx: Connection, tenant_id: UUID, webhook_id: UUID, fields: dict[str, 
     names = [name for name in _CHANGEABLE if name in fields]
     assignments = [f"{name} = {_CHANGEABLE[name]}" for name in names]
     if fields.get("status") == "enabled" or "url" in fields:
-        assignments.append("failures = 0, failing_since = NULL, rest_until = '-infinity'")
+        assignments.append("failures = 0, failing_since = NULL, rest_until = 'epoch'")
     statement = f"""UPDATE webhooks SET {", ".join(assignments)}, updated_at = clock_timestamp()
 WHERE tenant_id = :tenant AND webhook_id = :webhook_id"""  # noqa: S608 - names from code
     values = {name: fields[name] for name in names}

@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from uuid import UUID
 
 import msgspec
+
+from app.domain.changes.cursors import decode_cursor
 
 Answer = int | str | float
 """A status, `reset` to close the connection without an answer, or seconds to wait before a 200."""
@@ -48,8 +51,8 @@ class Receiver:
     def accepted(self) -> list[Request]:
         return [request for request in self.requests if isinstance(request.answer, float) or request.answer == 200]
 
-    def cursors(self) -> list[int]:
-        return [int(request.event["data"]["cursor"]) for request in self.accepted()]
+    def cursors(self, tenant_id: UUID) -> list[int]:
+        return [decode_cursor(tenant_id, request.event["data"]["cursor"]) for request in self.accepted()]
 
 
 @contextmanager
