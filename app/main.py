@@ -17,7 +17,17 @@ from app.api.compat import memory_decay
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
-from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
+from app.api.maintenance import (
+    consolidation,
+    forecast,
+    jobs,
+    learned_rates,
+    maintenance,
+    policy,
+    schedule,
+    self_tests,
+    webhooks,
+)
 from app.api.memories import (
     changes,
     deletion,
@@ -134,6 +144,7 @@ def build() -> ASGIApp:
         reviews,
         self_tests,
         learned_rates,
+        webhooks,
         policy,
         search_replays,
         categories,

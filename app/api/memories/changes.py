@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -23,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from app import shutdown
 from app.api.http import responses
 from app.api.http.auth import Reader, cache
+from app.domain.changes.cursors import decode_cursor, encode_cursor
 from app.domain.changes.types import MEANINGS, TYPES
 from app.errors import CursorGone, EbbingError, FieldError, Invalid, Unavailable
 from app.services.changes import change_feed
@@ -42,8 +41,6 @@ STREAM_SECONDS: Final = 600.0
 SEND_SECONDS: Final = 30.0
 """Time for a client to accept data; otherwise the connection is closed."""
 RETRY_MS: Final = 3000
-_PLACE_BYTES: Final = 8
-_TENANT_BYTES: Final = 4
 _EVENT_STREAM: Final = "text/event-stream"
 _TYPE_MAX_CHARACTERS: Final = 64
 
@@ -123,30 +120,6 @@ async def read(
             "has_more": page.has_more,
         }
     )
-
-
-def encode_cursor(tenant_id: UUID, place: int) -> str:
-    """Return a position in the tenant's feed as text that no other tenant's feed accepts."""
-    return base64.urlsafe_b64encode(place.to_bytes(_PLACE_BYTES, "big") + _mark(tenant_id)).decode()
-
-
-def decode_cursor(tenant_id: UUID, cursor: str) -> int:
-    """Return the position in a cursor.
-
-    Raises:
-        Invalid: It isn't a cursor of this tenant's feed.
-    """
-    try:
-        read_bytes = base64.b64decode(cursor, altchars=b"-_", validate=True)
-    except ValueError:
-        read_bytes = b""
-    if len(read_bytes) != _PLACE_BYTES + _TENANT_BYTES or read_bytes[_PLACE_BYTES:] != _mark(tenant_id):
-        raise Invalid(errors=[FieldError("cursor", "must be a cursor from an earlier response, or `newest`")])
-    return int.from_bytes(read_bytes[:_PLACE_BYTES], "big")
-
-
-def _mark(tenant_id: UUID) -> bytes:
-    return hashlib.blake2b(tenant_id.bytes, digest_size=_TENANT_BYTES).digest()
 
 
 def _types(given: Sequence[str] | None) -> frozenset[str] | None:

@@ -63,6 +63,12 @@ Action = Literal[
     "texts_reviewed",
     "request_recorded",
     "receipt_confirmed",
+    "webhook_created",
+    "webhook_changed",
+    "webhook_deleted",
+    "webhook_disabled",
+    "webhook_replayed",
+    "webhook_secret_rotated",
 ]
 
 SYSTEM: Final = "system"

@@ -27,6 +27,9 @@ PEOPLE: Final = timedelta(days=730)
 # Retention of the counts of tier moves, which are a few rows a day.
 MOVES: Final = timedelta(days=365)
 
+# Retention of deliveries of webhooks: all attempts take four days, and a replay may follow.
+DELIVERIES: Final = timedelta(days=14)
+
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Delete expired records in slices, one kind after another.
@@ -55,6 +58,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("link_names", timedelta(days=WAITING_DAYS)),
         ("searches", timedelta(days=searches_days)),
         ("changes", timedelta(days=policy.changes.keep_days)),
+        ("deliveries", DELIVERIES),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:

@@ -15,6 +15,7 @@ import pytest
 
 from app import shutdown
 from app.api.memories import changes
+from app.domain.changes.cursors import encode_cursor
 from app.domain.changes.types import MEANINGS, SCORED, STORED, TYPES
 from app.services.jobs import housekeeping
 from app.store.changes import feed
@@ -124,7 +125,7 @@ def test_changes_expire_and_the_oldest_cursor_is_named(api: Api) -> None:
 
 def test_a_cursor_ahead_of_the_feed_shows_a_restored_backup(api: Api) -> None:
     record(api)
-    ahead = changes.encode_cursor(api.tenant.tenant_id, 9)
+    ahead = encode_cursor(api.tenant.tenant_id, 9)
     answer = api.get(PATH, params={"cursor": ahead})
     assert answer.status_code == 410
     assert "restored" in answer.json()["errors"][0]["message"]
