@@ -131,9 +131,11 @@ def load_memories(
         counts = {"stored": len(chosen), "unchanged": unchanged, "skipped": len(skipped)}
         if chosen and not found.dry_run:
             era = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp())
-            loaded = list(chosen.values())
-            _insert(tx, tenant_id, loaded, source, era, found)
-            provenance.record_writes(tx, tenant_id, _list_writers(loaded, is_own=header.tenant_id == tenant_id))
+            is_own = header.tenant_id == tenant_id
+            loaded = [_stamped(item, found.key_source, is_own=is_own) for item in chosen.values()]
+            _insert(tx, tenant_id, loaded, source, era, now.timestamp())
+            writes = [WriteTime(item.memory_id, found.requested_by, now) for item in loaded]
+            provenance.record_writes(tx, tenant_id, writes)
             write.measure_inserted(list(chosen))
             write.queue([work_queue.INDEX, work_queue.EMBED], list(chosen))
             write.queue([work_queue.SCORE], [item.memory_id for item in loaded if item.state.get("salience") is None])
@@ -165,20 +167,18 @@ def _insert(
     items: Sequence[DumpedMemory],
     source: Dynamics,
     era: Era,
-    found: Import,
+    now: float,
 ) -> None:
     state = _build_state(items)
     if source != era.dynamics:
-        state = rebase(state, database.now(tx).timestamp(), source, era.dynamics)
+        state = rebase(state, now, source, era.dynamics)
     by_table: dict[str, list[Mapping[str, Any]]] = {name: [] for name in loaded_rows.TABLES}
     for row, item in enumerate(items):
         memory_id = {"memory_id": str(item.memory_id)}
         anchor: dict[str, Any] = {name: float(getattr(state, name)[row]) for name in _ANCHOR}
         anchor["anchored_at"] = datetime.fromtimestamp(anchor["anchored_at"], UTC).isoformat()
         fresh = {"tier": "active", "policy_version": era.version, "next_due_at": "-infinity"}
-        source_kept = as_stored(lowest((item.given.source, found.key_source)))
-        stamped = {"source": source_kept, "written_by": found.requested_by}
-        by_table["memories"].append(item.memory | memory_id | stamped)
+        by_table["memories"].append(item.memory | memory_id)
         by_table["memory_state"].append(item.state | memory_id | anchor | fresh)
         if item.score is not None:
             by_table["scores"].append(item.score | memory_id)
@@ -190,13 +190,15 @@ def _insert(
         raise FileRefused(str(refused)) from None
 
 
-def _list_writers(items: Sequence[DumpedMemory], *, is_own: bool) -> list[WriteTime]:
-    """Return the keys that wrote the memories of a dump, if it is this tenant's own; the ids of others mean nothing."""
-    return [
-        WriteTime(item.memory_id, key_id, datetime.fromisoformat(str(item.memory["created_at"])))
-        for item in items
-        if is_own and isinstance(key_id := item.memory.get("written_by"), str)
-    ]
+def _stamped(item: DumpedMemory, key_source: str | None, *, is_own: bool) -> DumpedMemory:
+    """Return a memory with the source that it had, no higher than that of the loading key.
+
+    Args:
+        is_own: The dump is the tenant's own, so the id of the key that wrote the memory stays; otherwise it is removed.
+    """
+    written_by = item.memory.get("written_by") if is_own else None
+    source = as_stored(lowest((item.given.source, key_source)))
+    return item._replace(memory=item.memory | {"source": source, "written_by": written_by})
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:
