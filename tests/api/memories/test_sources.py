@@ -217,7 +217,7 @@ def test_recall_names_the_source_in_its_text(api: Api) -> None:
 def test_the_policy_restricts_recall_to_sources(api: Api) -> None:
     for source in ("user", "tool"):
         send(api, source, {"text": f"the heron of {source}"})  # type: ignore[arg-type]
-    assert api.request("PUT", "/v1/policy", json={"recall": {"sources": ["user"]}}).status_code == 200
+    assert api.request("PUT", "/v1/policy", json={"policy": {"recall": {"sources": ["user"]}}}).status_code == 200
     asked = {"messages": ["heron"], "least": 0}
     assert [row["source"] for row in api.post("/v1/recall", json=asked).json()["memories"]] == ["user"]
     assert api.post("/v1/recall", json=asked | {"sources": ["tool"]}).json()["memories"] == []

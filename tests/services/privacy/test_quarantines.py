@@ -32,8 +32,6 @@ from app.services.recall.recall import recall_memories
 from app.services.search.search import search
 from app.services.storage import lookup
 from app.services.tenants import tenants
-from app.store.core import database
-from app.store.memories import tenant_counts
 from app.store.memories.memories import Filters
 from app.store.privacy.quarantines import Quarantine
 from tests.service import Service, at_door
@@ -93,7 +91,7 @@ class House(Alike):
 
     def found(self, query: str) -> set[UUID]:
         asked = SearchRequest(query, limit=50, reinforce=False, tiers=("active", "archived"))
-        return {row.id for row in search(self.tenant_id, asked).results}
+        return {row.id for row in search(self.tenant_id, asked)}
 
     def recalled(self, text: str) -> set[UUID]:
         return {row.id for row in recall_memories(self.tenant_id, RecallRequest([text], least=0, limit=20)).memories}
@@ -108,11 +106,7 @@ class House(Alike):
 
     def check_counts(self) -> None:
         """Check that the tenant's counts are those of its rows."""
-        with database.tenant(self.tenant_id) as tx:
-            kept = tenant_counts.read(tx, self.tenant_id)
-        recount.recount(self.tenant_id)
-        with database.tenant(self.tenant_id) as tx:
-            assert tenant_counts.read(tx, self.tenant_id) == kept
+        assert not any(recount.recount_tenant(self.tenant_id))
 
 
 @pytest.fixture
@@ -315,7 +309,7 @@ class Summarised(House):
         super().__init__(service)
         self.sources = self.remember(*LIKE, days=40, subject="ann")
         service.rows("UPDATE memories SET source = 'user'")
-        self.poison = self.sources[0]
+        self.poison = self.sources[1]
         service.rows(
             "UPDATE memories SET written_by = %s, source = 'tool' WHERE memory_id = %s",
             *(self.keys["tool"].key_id, self.poison),
@@ -364,6 +358,6 @@ def test_a_summary_without_another_source_stays_hidden_until_the_lift(service: S
 
 def test_an_edit_of_a_source_by_a_lower_key_lowers_the_summary(service: Service) -> None:
     made = Summarised(service)
-    memories.edit_memory(made.tenant_id, made.sources[1], MemoryPatch(source="unknown"), made.keys["tool"])
+    memories.edit_memory(made.tenant_id, made.sources[2], MemoryPatch(source="unknown"), made.keys["tool"])
     made.rederive()
     assert made.source() == "unknown"
