@@ -34,7 +34,6 @@ CREATE TABLE quarantines (
   source text CHECK (source IN ('user', 'agent', 'document', 'tool', 'import', 'unknown')),
   after timestamptz,
   before timestamptz NOT NULL,
-  reason text NOT NULL,
   status text NOT NULL CHECK (status IN ('placing', 'placed', 'lifting', 'lifted')),
   placed_at timestamptz NOT NULL,
   placed_by text NOT NULL,

@@ -66,5 +66,5 @@ def _render(found: Quarantine) -> dict[str, Any]:
     return {
         "id": found.quarantine_id,
         **_render_terms(found.terms),
-        **responses.pick(found, "reason", "status", "memories", "placed_at", "placed_by", "lifted_at", "lifted_by"),
+        **responses.pick(found, "status", "memories", "placed_at", "placed_by", "lifted_at", "lifted_by"),
     }

@@ -30,7 +30,7 @@ router = typer.Typer(
     help="Hide what a key or source wrote, and show it again.",
     no_args_is_help=True,
     epilog=examples(
-        "ebbing quarantine place --key KEY_ID --after 2026-11-01 --reason 'incident 12'",
+        "ebbing quarantine place --key KEY_ID --after 2026-11-01",
         "ebbing quarantine list",
         "ebbing quarantine lift ID",
     ),
@@ -42,13 +42,12 @@ Id = Annotated[str, typer.Argument(help="Id of the quarantine.", metavar="ID")]
 
 @router.command(
     epilog=examples(
-        "ebbing quarantine place --key KEY_ID --reason 'incident 12' --dry-run",
-        "ebbing quarantine place --source tool --after 2026-11-01 --before 2026-11-08 --reason 'incident 12' --yes",
+        "ebbing quarantine place --key KEY_ID --dry-run",
+        "ebbing quarantine place --source tool --after 2026-11-01 --before 2026-11-08 --yes",
     )
 )
 def place(
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; must not contain personal data.")],
     key: Annotated[str | None, typer.Option("--key", help="Everything that the API key with this id wrote.")] = None,
     source: Annotated[
         str | None, typer.Option("--source", help=f"Everything of this source: {', '.join(SOURCES)}.")
@@ -66,7 +65,7 @@ def place(
     """
     from app.cli.core.client import Api
 
-    body: dict[str, Any] = given(key_id=key, source=source, after=after, before=before, reason=reason)
+    body: dict[str, Any] = given(key_id=key, source=source, after=after, before=before)
     with Api(find_connection(url)) as api:
         counts = api.call("POST", PATH, json=body).body
         if dry_run:
@@ -95,11 +94,10 @@ def list_quarantines(
             row["status"],
             row["memories"],
             format_minute(row["placed_at"]),
-            row["reason"],
         )
         for row in found
     )
-    heads = ["id", "covers", "status", "memories", "placed", "reason"]
+    heads = ["id", "covers", "status", "memories", "placed"]
     print_rows({"quarantines": found}, heads, rows, as_json=as_json)
 
 

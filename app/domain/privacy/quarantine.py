@@ -10,7 +10,7 @@ import msgspec
 
 from app.domain.ingest.memory import Moment, check_moment
 from app.domain.ingest.sources import Source, Writer
-from app.domain.privacy.legal_hold import REASON_MAX_CHARACTERS, TEXT
+from app.domain.privacy.legal_hold import TEXT
 from app.errors import FieldError, Invalid
 
 KEY_ID_MAX_CHARACTERS = 64
@@ -20,7 +20,6 @@ class NewQuarantine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A quarantine of what an API key or a source wrote.
 
     Attributes:
-        reason: The reason, 1 to 2,000 characters. It must not contain personal data.
         key_id: Everything that this API key wrote or changed.
         source: Everything of this source; not together with `key_id`.
         after: Only what was written at this time or later.
@@ -28,7 +27,6 @@ class NewQuarantine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         confirm: Hide the memories; without it, they are only counted.
     """
 
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)]
     key_id: Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_ID_MAX_CHARACTERS, pattern=TEXT)] | None = None
     source: Source | None = None
     after: Moment | None = None

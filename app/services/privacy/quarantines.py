@@ -78,7 +78,7 @@ def place(tenant_id: UUID, given: NewQuarantine, placed_by: str) -> Quarantine:
         same = quarantines.find_same(tx, tenant_id, terms)
         if same is not None:
             return same
-        new = Quarantine(uuid4(), terms, given.reason, "placing", database.now(tx), placed_by)
+        new = Quarantine(uuid4(), terms, "placing", database.now(tx), placed_by)
         quarantines.add(tx, tenant_id, new)
         _queue(tx, tenant_id, new.quarantine_id)
         details = {"quarantine": str(new.quarantine_id), "key": terms.key_id, "source": terms.source}

@@ -35,7 +35,6 @@ class Quarantine:
 
     quarantine_id: UUID
     terms: Terms
-    reason: str
     status: Status
     placed_at: datetime
     placed_by: str
@@ -56,7 +55,7 @@ class Covered(NamedTuple):
     hidden: int
 
 
-_GIVEN: Final = "quarantine_id, key_id, source, after, before, reason, status, placed_at, placed_by"
+_GIVEN: Final = "quarantine_id, key_id, source, after, before, status, placed_at, placed_by"
 _COLUMNS: Final = f"""{_GIVEN}, lifted_at, lifted_by, (
   SELECT count(*) FROM hidden_memories AS hidden
   WHERE hidden.tenant_id = quarantines.tenant_id AND hidden.erasure_id = quarantines.quarantine_id) AS memories"""  # noqa: S608 - constants only
@@ -111,7 +110,7 @@ _HAS_KEY: Final = text("SELECT EXISTS (SELECT FROM api_keys WHERE tenant_id = :t
 
 def add(tx: Connection, tenant_id: UUID, new: Quarantine) -> None:
     """Insert a quarantine."""
-    values = {name: getattr(new, name) for name in ("quarantine_id", "reason", "status", "placed_at", "placed_by")}
+    values = {name: getattr(new, name) for name in ("quarantine_id", "status", "placed_at", "placed_by")}
     tx.execute(_ADD, _values(tenant_id, new.terms) | values)
 
 
@@ -235,6 +234,19 @@ _HIDDEN: Final = """
 SELECT memory_id FROM hidden_memories JOIN quarantines
   ON quarantines.tenant_id = hidden_memories.tenant_id AND quarantine_id = erasure_id
 WHERE hidden_memories.tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+"""
+
+
+def page_all_hidden(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[UUID]:
+    """Return a page of the memories that quarantines hide, in id order."""
+    return fetch_column(tx, _ALL_HIDDEN, {"tenant": tenant_id, "after": after, "limit": limit})
+
+
+_ALL_HIDDEN: Final = """
+SELECT memory_id FROM hidden_memories
+WHERE tenant_id = %(tenant)s AND memory_id > %(after)s AND erasure_id = ANY (ARRAY(
+  SELECT quarantine_id FROM quarantines WHERE tenant_id = %(tenant)s AND status <> 'lifted'))
+ORDER BY memory_id LIMIT %(limit)s
 """
 
 

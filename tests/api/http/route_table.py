@@ -126,7 +126,7 @@ TABLE: dict[tuple[str, str], tuple[str, dict[str, Any], int]] = {
     ("POST", "/v1/privacy/subjects/search"): ("privacy", {"json": {"name": "ann"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/deny"): ("privacy", {"json": {"basis": "none of ours"}}, 200),
     ("POST", "/v1/privacy/requests/{request_id}/complete"): ("privacy", {}, 200),
-    ("POST", "/v1/quarantines"): ("privacy", {"json": {"source": "tool", "reason": "x", "confirm": True}}, 201),
+    ("POST", "/v1/quarantines"): ("privacy", {"json": {"source": "tool", "confirm": True}}, 201),
     ("GET", "/v1/quarantines"): ("privacy", {}, 200),
     ("GET", "/v1/quarantines/{quarantine_id}"): ("privacy", {}, 200),
     ("POST", "/v1/quarantines/{quarantine_id}/lift"): ("privacy", {}, 200),

@@ -103,7 +103,7 @@ def a_hold(api: Api) -> UUID:
 
 
 def a_quarantine(api: Api) -> UUID:
-    wanted = NewQuarantine("x", source="tool", confirm=True)
+    wanted = NewQuarantine(source="tool", confirm=True)
     return quarantines.place(api.tenant.tenant_id, wanted, "y").quarantine_id
 
 

@@ -13,7 +13,7 @@ def test_a_quarantine_is_previewed_placed_listed_and_lifted(api: Api) -> None:
     [memory_id] = api.post("/v1/memories", json={"text": "poison"}, key=key).json()["ids"]
     [mine] = api.post("/v1/memories", json={"text": "mine"}).json()["ids"]
     api.service.work()
-    asked = {"key_id": key[4:17], "reason": "incident 12"}
+    asked = {"key_id": key[4:17]}
     seen = api.post(PATH, json=asked)
     assert (seen.status_code, seen.json()["memories"], seen.json()["summaries"]) == (200, 1, 0)
     assert api.get(f"/v1/memories/{memory_id}").status_code == 200
@@ -36,7 +36,7 @@ def test_a_quarantine_is_previewed_placed_listed_and_lifted(api: Api) -> None:
 
 
 def test_a_quarantine_of_another_tenant_isnt_found(api: Api) -> None:
-    placed = api.post(PATH, json={"source": "tool", "reason": "x", "confirm": True}).json()
+    placed = api.post(PATH, json={"source": "tool", "confirm": True}).json()
     api.change_tenant()
     assert api.get(f"{PATH}/{placed['id']}").status_code == 404
     assert api.post(f"{PATH}/{placed['id']}/lift").status_code == 404
@@ -49,5 +49,5 @@ def test_bad_input_names_the_field(api: Api) -> None:
         ({"source": "tool", "key_id": "a"}, "key_id"),
         ({}, "key_id"),
     ):
-        answer = api.post(PATH, json={"reason": "x"} | given)
+        answer = api.post(PATH, json=given)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), given

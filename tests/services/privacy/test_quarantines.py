@@ -32,7 +32,10 @@ from app.services.recall.recall import recall_memories
 from app.services.search.search import search
 from app.services.storage import lookup
 from app.services.tenants import tenants
+from app.services.tiers import quarantine_expiry
+from app.store.core import database
 from app.store.memories.memories import Filters
+from app.store.privacy import subject_data
 from app.store.privacy.quarantines import Quarantine
 from tests.service import Service, at_door
 from tests.services.due_deletions import worked
@@ -74,7 +77,7 @@ class House(Alike):
         return [UUID(memory_id) for memory_id in memory_uuids(base, len(bodies))]
 
     def place(self, **given: Any) -> Quarantine:
-        wanted = NewQuarantine("incident", confirm=True, **given)
+        wanted = NewQuarantine(confirm=True, **given)
         return quarantines.place(self.tenant_id, wanted, "key")
 
     def seal(self, source: str, **given: Any) -> Quarantine:
@@ -191,7 +194,7 @@ def test_a_preview_counts_and_changes_nothing(house: House) -> None:
     [held, _] = house.write("tool", "two", "three")
     legal_holds.place_hold(house.tenant_id, Scope(memory_ids=[held]), "case", "key")
     before = house.rows()
-    given = NewQuarantine("incident", key_id=house.keys["tool"].key_id)
+    given = NewQuarantine(key_id=house.keys["tool"].key_id)
     _, counts = quarantines.preview(house.tenant_id, given)
     assert counts._asdict() == {"memories": 2, "held": 1, "summaries": 0, "hidden": 0}
     assert house.rows() == before
@@ -361,3 +364,48 @@ def test_an_edit_of_a_source_by_a_lower_key_lowers_the_summary(service: Service)
     memories.edit_memory(made.tenant_id, made.sources[2], MemoryPatch(source="unknown"), made.keys["tool"])
     made.rederive()
     assert made.source() == "unknown"
+
+
+def test_retention_periods_and_holds_apply_in_quarantine(house: House) -> None:
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    [expires, held, kept] = house.write(
+        "tool", {"text": "one", "expires_at": soon}, {"text": "two", "expires_at": soon}, "three"
+    )
+    legal_holds.place_hold(house.tenant_id, Scope(memory_ids=[held]), "case", "key")
+    placed = house.seal("tool")
+    assert quarantine_expiry.expire_quarantined(house.tenant_id, datetime.now(UTC)) == 0
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    assert quarantine_expiry.expire_quarantined(house.tenant_id, tomorrow) == 1
+    assert quarantine_expiry.expire_quarantined(house.tenant_id, tomorrow) == 0
+    assert house.service.rows("SELECT memory_id FROM memories WHERE memory_id = %s", expires) == []
+    house.check_counts()
+    house.lift(placed)
+    assert house.listed() == {held, kept}
+
+
+def test_an_expired_source_takes_a_summary_in_quarantine_with_it(service: Service) -> None:
+    made = Summarised(service)
+    service.rows(
+        "UPDATE memories SET written_by = %s, expires_at = now() + interval '1 hour' WHERE made_by = 'caller'",
+        made.keys["tool"].key_id,
+    )
+    placed = made.seal("tool")
+    assert (
+        quarantine_expiry.expire_quarantined(made.tenant_id, datetime.now(UTC) + timedelta(days=1)) == placed.memories
+    )
+    made.rederive()
+    made.lift(placed)
+    assert made.listed() == set()
+    assert service.rows("SELECT memory_id FROM memories WHERE memory_id = %s", made.summary) == []
+
+
+def test_an_export_of_a_person_contains_and_marks_what_is_in_quarantine(house: House) -> None:
+    [mine] = house.write("user", {"text": "one", "subject": "ann"})
+    [poison] = house.write("tool", {"text": "two", "subject": "ann"})
+    house.seal("tool")
+    with database.tenant(house.tenant_id) as tx:
+        held = subject_data.list_memories(tx, house.tenant_id, sorted([mine, poison]))
+    assert {row.memory_id: (row.hidden, row.quarantined) for row in held} == {
+        mine: (False, False),
+        poison: (True, True),
+    }
