@@ -46,7 +46,7 @@ from app.api.memories import (
     uses,
 )
 from app.api.memories.ingest import Ingest
-from app.api.privacy import audit, categories, dump, erasures, exports, holds, request_log, subjects
+from app.api.privacy import audit, categories, dump, erasures, exports, holds, quarantines, request_log, subjects
 from app.api.reference import docs_page, openapi
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
@@ -154,6 +154,7 @@ def build() -> ASGIApp:
         request_log,
         subjects,
         holds,
+        quarantines,
         audit,
         consolidation,
         supersessions,
