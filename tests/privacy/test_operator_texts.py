@@ -53,6 +53,7 @@ REASONS: dict[str, str] = {
     **dict.fromkeys(
         (
             *("accepted_requests.entry_ids", "api_keys.key_id", "api_keys.scopes", "audit.actor", "audit.action"),
+            *("changes.type",),
             *("consolidation_marks.age", "consolidation_runs.started_by", "consolidation_runs.level"),
             *("dead_letters.stage", "dead_letters.reason", "dead_letters.entry_id"),
             *("ebbing_keys.erasure_ledger.cut", "erasures.kind", "erasures.status", "erasures.requested_by"),

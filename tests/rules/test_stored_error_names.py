@@ -24,6 +24,8 @@ NAMES = {
     "BadValue",
     "CodeRefused",
     "Conflict",
+    "CursorGone",
+    "CursorLost",
     "DamagedSegment",
     "DumpUnreadable",
     "EbbingError",
