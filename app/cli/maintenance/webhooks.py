@@ -42,9 +42,7 @@ Types = Annotated[
     list[str] | None,
     typer.Option("--type", help="Type of change to send, such as memory.stored (repeatable). Default: all."),
 ]
-Description = Annotated[
-    str | None, typer.Option("--description", help="Description; must not contain personal data.")
-]
+Description = Annotated[str | None, typer.Option("--description", help="Description; must not contain personal data.")]
 
 
 @router.command(
