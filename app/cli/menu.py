@@ -79,6 +79,7 @@ MENU: Final = {
     "maintain": MenuEntry(OPERATE, "Run one maintenance task now.", ("maintenance.maintain",)),
     "consolidation": MenuEntry(OPERATE, "List, approve and undo merges.", ("maintenance.consolidation",)),
     "jobs": MenuEntry(OPERATE, "List, watch and cancel background jobs.", ("maintenance.jobs",)),
+    "webhooks": MenuEntry(OPERATE, "Send changes to receivers; list and replay deliveries.", ("maintenance.webhooks",)),
     "dead-letters": MenuEntry(OPERATE, "List, replay and discard failed work.", ("maintenance.dead_letters",)),
     "queue": MenuEntry(OPERATE, "Check the Redis that holds the queue; list lost requests.", ("service.queue",)),
     "reembed": MenuEntry(OPERATE, "Move to the configured embedding model.", ("maintenance.reembed",)),

@@ -7,6 +7,7 @@ kept: neither its headers nor its body are stored or logged.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
@@ -22,6 +23,7 @@ from app.settings import settings
 ANSWER_MAX_BYTES: Final = 4096
 """Part of an answer that is read, so that its connection can be used again; a longer answer closes the connection."""
 CONNECTIONS: Final = 32
+_opening: Final = threading.Lock()
 
 Outcome = Literal["delivered", "status", "redirect", "gone", "timeout", "connection", "address"]
 """Outcome of an attempt: a 2xx status, another one, a redirect, a 410, no answer in time, no connection, or an
@@ -81,10 +83,11 @@ def send(url: str, message: Message) -> Attempt:
     """Send a message once, and return the result; errors of the network are results."""
     timeout = settings().webhook_timeout_seconds
     try:
-        request = _client().build_request(
+        client = _open_client()
+        request = client.build_request(
             "POST", url, content=message.body, headers=message.headers, timeout=httpx2.Timeout(timeout)
         )
-        answer = _client().send(request, stream=True)
+        answer = client.send(request, stream=True)
     except HostRefused:
         return Attempt("address")
     except httpx2.TimeoutException:
@@ -114,6 +117,12 @@ def _judge(status: int) -> Outcome:
     if 300 <= status < 400:
         return "redirect"
     return "gone" if status == httpx2.codes.GONE else "status"
+
+
+def _open_client() -> httpx2.Client:
+    """Return this process's client; threads that need it at once share one."""
+    with _opening:
+        return _client()
 
 
 def _allowed() -> ReceiverHosts:

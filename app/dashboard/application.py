@@ -28,6 +28,7 @@ from app.dashboard.pages import (
     tenants,
     tiers,
     usage,
+    webhooks,
 )
 from app.dashboard.rendering import PREFIX
 from app.errors import EbbingError
@@ -50,6 +51,7 @@ PAGES: Final = (
     erasures,
     holds,
     dead_letters,
+    webhooks,
     usage,
     self_tests,
     search,

@@ -101,6 +101,9 @@ DONE: Final[Mapping[str, str]] = {
     "corrected": "The hold is corrected.",
     "finishing": "The erasure is queued and can no longer be cancelled.",
     "entered": "The request is recorded.",
+    "webhook_sent": "Queued: the list shows the result in a few seconds.",
+    "webhook_enabled": "The webhook is enabled and continues where it stopped.",
+    "webhook_paused": "The webhook is paused. Its changes wait in the feed.",
     "replayed": "Queued again: look at this page in a minute. Work that fails again becomes a new dead letter.",
     "unreplayable": "Nothing was replayed: an older version stored these dead letters without their content. Send the "
     "data again.",

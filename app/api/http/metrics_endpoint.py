@@ -134,8 +134,8 @@ GAUGES: Final[dict[str, Gauge]] = {
     "night_cut_short": Gauge("Tenants whose last nightly run reached its time limit."),
     "night_failed": Gauge("Tenants whose last nightly run failed at this step.", {"step": tuple(STEPS)}),
     "webhooks": Gauge(
-        "Webhooks of all tenants: `enabled`, `failing` (enabled, but the receiver failed last), `paused` by a caller, or "
-        "`disabled` after days of failures or a 410.",
+        "Webhooks of all tenants: `enabled`, `failing` (enabled, but the receiver failed last), `paused` by a caller, "
+        "or `disabled` after days of failures or a 410.",
         {"state": WEBHOOK_STATES},
     ),
     "privacy_open": Gauge("Open data-subject requests.", {"kind": get_args(Nature)}),

@@ -43,7 +43,7 @@ def page(caller: Maintainer, wanted: Paged) -> Response:
 
 @router.get("/{webhook_id}", summary="Get a webhook")
 def get(caller: Maintainer, webhook_id: WebhookId) -> Response:
-    """Return a webhook. `failing_since` is the first failure since the last success; after five days, it is disabled."""
+    """Return a webhook. It is disabled after five days without a success since `failing_since`."""
     return responses.answer(_render(webhooks.get(caller.tenant_id, webhook_id)))
 
 
@@ -51,7 +51,7 @@ def get(caller: Maintainer, webhook_id: WebhookId) -> Response:
 def change(
     caller: Maintainer, webhook_id: WebhookId, given: Annotated[WebhookChange, Depends(json_body(WebhookChange))]
 ) -> Response:
-    """Change a webhook; omitted fields remain. With the status `enabled`, it continues after the last change it sent."""
+    """Change a webhook; omitted fields remain. With the status `enabled`, it continues where it stopped."""
     return responses.answer(_render(webhooks.change(caller.tenant_id, webhook_id, given, caller.key_id)))
 
 

@@ -91,7 +91,7 @@ class Allowed:
             raise HostRefused(f"{host} is a public host: use https, because plain HTTP is unencrypted")
 
 
-def client(
+def client(  # noqa: PLR0913 - one limit or rule each, by name
     allowed: Allowed,
     *,
     timeout_seconds: float,

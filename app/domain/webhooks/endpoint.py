@@ -134,25 +134,30 @@ def check_url(url: str) -> None:
     Raises:
         Invalid: The URL isn't an absolute `https` or `http` URL, or has a part that must not be there.
     """
-    fault = _find_fault(url)
+    fault = _find_fault(url) or _find_host_fault(urlsplit(url).hostname or "")
     if fault:
         raise Invalid(errors=[FieldError("url", fault)])
 
 
+_NO_URL: Final = "must be a URL, such as https://example.org/hooks"
+
+
 def _find_fault(url: str) -> str | None:
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return "must be an encoded URL, without spaces and special characters"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        return "must be a URL, such as https://example.org/hooks"
+        return _NO_URL
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return "must be an encoded URL, without spaces and special characters"
     if parts.scheme not in ("https", "http") or not host or port == 0:
-        return "must be a URL, such as https://example.org/hooks"
+        return _NO_URL
     if parts.username is not None or parts.password is not None:
         return "must not contain a user name or a password"
-    if "#" in url:
-        return "must not contain a fragment (`#…`)"
+    return "must not contain a fragment (`#…`)" if "#" in url else None
+
+
+def _find_host_fault(host: str) -> str | None:
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -21,7 +21,7 @@ from app.domain.changes.cursors import encode_cursor
 from app.domain.webhooks.endpoint import Format
 
 SECRET_BYTES: Final = 32
-SECRET_PREFIX: Final = "whsec_"
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - a prefix
 ID_PREFIX: Final = "msg_"
 CLOUD_TYPE: Final = "application/cloudevents+json"
 SENT_HEADERS: Final = frozenset({"webhook-id", "webhook-timestamp", "webhook-signature", "user-agent"})

@@ -1,4 +1,4 @@
-"""Rules of retries: when a failed message is sent again, when a receiver gets a rest, and when a webhook is disabled."""
+"""Rules of retries: when a failed message is sent again, a receiver gets a rest, and a webhook is disabled."""
 
 from __future__ import annotations
 

@@ -146,7 +146,8 @@ def _try_begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
     except Exception as error:
         if is_transient(error):
             raise
-        log.error("webhook_turn_failed", tenant=str(tenant_id), webhook=str(webhook_id), error=type(error).__name__)
+        ids = {"tenant": str(tenant_id), "webhook": str(webhook_id)}
+        log.error("webhook_turn_failed", **ids, error=type(error).__name__)  # noqa: TRY400 - no traceback
         with database.tenant(tenant_id) as tx:
             rest = UNREADABLE_SECONDS
             turns.release(tx, tenant_id, webhook_id, rest_seconds=rest, succeeded=False, failed=False)
@@ -169,7 +170,7 @@ def _begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
                 has_old = hook.old_secret_until is not None and hook.old_secret_until > database.now(tx)
                 keys = secrets.read(tx, tenant_id, [hook.secret_id, hook.old_secret_id if has_old else None])
             except Misconfigured as error:
-                log.error("webhook_secret_unreadable", tenant=str(tenant_id), webhook=str(webhook_id), why=str(error))
+                log.warning("webhook_secret_unreadable", tenant=str(tenant_id), why=str(error))
         if not keys:
             rest = UNREADABLE_SECONDS if found else IDLE_SECONDS
             turns.release(tx, tenant_id, webhook_id, rest_seconds=rest, succeeded=False, failed=False)

@@ -106,7 +106,8 @@ def list_due(tx: Connection, tenant_id: UUID, webhook_id: UUID, limit: int) -> l
 _FIRST: Final = """NOT EXISTS (
     SELECT FROM webhook_deliveries AS earlier
     WHERE earlier.tenant_id = delivery.tenant_id AND earlier.webhook_id = delivery.webhook_id
-      AND earlier.changed_id = delivery.changed_id AND earlier.cursor < delivery.cursor AND earlier.status = 'pending')"""
+      AND earlier.changed_id = delivery.changed_id AND earlier.cursor < delivery.cursor
+      AND earlier.status = 'pending')"""
 _DUE: Final = text(f"""
 SELECT delivery_id, cursor, type, changed_at, changed_id, attempts FROM webhook_deliveries AS delivery
 WHERE {_PENDING} AND next_at <= clock_timestamp() AND {_FIRST}

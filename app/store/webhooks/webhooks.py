@@ -59,16 +59,13 @@ class Webhook:
 
 COLUMNS: Final = """webhook_id, url, description, types, format, status, reason, created_at, created_by, updated_at,
   secret_id, old_secret_id, old_secret_until, cursor, missed, failures, failing_since, succeeded_at"""
-_COUNTED: Final = f"""{COLUMNS}, {
-    ", ".join(
-        f'''(SELECT count(*) FROM webhook_deliveries AS delivery WHERE delivery.tenant_id = webhooks.tenant_id
-  AND delivery.webhook_id = webhooks.webhook_id AND delivery.status = '{status}') AS {status}'''
-        for status in ("pending", "failed")
-    )
-}"""
+_COUNT_OF: Final = """(SELECT count(*) FROM webhook_deliveries AS delivery
+  WHERE delivery.tenant_id = webhooks.tenant_id AND delivery.webhook_id = webhooks.webhook_id
+    AND delivery.status = '{0}') AS {0}"""
+_COUNTED: Final = f"{COLUMNS}, {_COUNT_OF.format('pending')}, {_COUNT_OF.format('failed')}"
 
 
-def insert(
+def insert(  # noqa: PLR0917 - ids and fields
     tx: Connection,
     tenant_id: UUID,
     webhook_id: UUID,

@@ -10,10 +10,12 @@ from app.domain.imports.items import ImportOptions
 from app.domain.jobs import Step
 from app.domain.policy import api_keys
 from app.domain.privacy.export import NewExport
+from app.domain.webhooks.endpoint import NewWebhook
 from app.services.ingest import import_requests
 from app.services.jobs import queue, runner
 from app.services.privacy import export_requests
 from app.services.tenants import tenants
+from app.services.webhooks import webhooks
 from tests.api.caller import Api
 from tests.services.job_kinds import set_kind
 
@@ -42,3 +44,8 @@ def an_import(api: Api) -> UUID:
     file = import_requests.begin_upload(api.tenant.tenant_id, "jsonl", ImportOptions())
     file.write(b"{}")
     return import_requests.finish_upload(file, "jsonl", "key", dry_run=False).import_id
+
+
+def a_webhook(api: Api) -> UUID:
+    api.service.configure(webhook_hosts="127.0.0.1")
+    return webhooks.create(api.tenant.tenant_id, NewWebhook("http://127.0.0.1:9/hook"), "y").webhook.webhook_id

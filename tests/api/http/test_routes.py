@@ -28,14 +28,14 @@ from app.services.privacy import legal_holds, quarantines, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
-from tests.api.http.created_objects import a_job, a_key, an_export, an_import
+from tests.api.http.created_objects import a_job, a_key, a_webhook, an_export, an_import
 from tests.api.http.deletable_tenants import another_tenant
 from tests.api.http.route_table import LINKED, OPEN, TABLE
 from tests.service import Service
 
 IDS = (
     *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
-    *("export_id", "import_id", "request_id"),
+    *("export_id", "import_id", "request_id", "webhook_id"),
 )
 GUARDED = {route: needs for route, needs in TABLE.items() if needs[0] != OPEN}
 
@@ -44,6 +44,8 @@ def path_of(api: Api, path: str) -> str:
     """Create the objects that the path names, for the caller's tenant, and return the path with their ids."""
     if path == "/v1/supersessions":
         name_two(api)
+    if path == "/v1/webhooks":
+        api.service.configure(webhook_hosts="127.0.0.1")
     made: dict[str, Callable[[Api], object]] = {
         "memory_id": lambda api: api.remember("mine")[0],
         "key_id": a_key,
@@ -54,6 +56,7 @@ def path_of(api: Api, path: str) -> str:
         "erasure_id": an_erasure,
         "export_id": an_export,
         "import_id": an_import,
+        "webhook_id": a_webhook,
         "request_id": {"notice": an_extended_request, "partial": a_held_erasure}.get(
             path.rpartition("/")[2], a_request
         ),
