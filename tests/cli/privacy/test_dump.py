@@ -13,7 +13,7 @@ from tests.cli.memories.test_imports import JOB, MADE, STARTED
 from tests.cli.stub import Reply, Stub
 
 LINES = [
-    {"format": "ebbing-dump-1", "tenant_id": STARTED["id"], "policy": {}},
+    {"format": "ebbing-dump-2", "tenant_id": STARTED["id"], "policy": {}},
     {"memory": {"memory_id": "1", "text": "Ann sings", "subject": "ann"}},
     {"memory": {"memory_id": "2", "text": "Bob hums", "subject": "bob"}},
     {"end": {"memories": 2}},
