@@ -13,7 +13,7 @@ router = APIRouter(prefix="/v1/privacy/dump", tags=["privacy"])
 
 @router.get("", summary="Dump the tenant")
 def fetch(caller: Guardian) -> Response:
-    """Return the tenant's policy and all memories with state, scores, history, links and supersessions as JSON lines.
+    """Return the tenant's policies, holds, and memories with state, history, links, merges and reviews as JSON lines.
 
     Memories hidden by erasures are left out. `POST /v1/imports?format=dump` loads the file: memories keep their ids,
     times and strength. The file isn't encrypted; `ebbing dump --key-file` encrypts it. The audit log records the dump,

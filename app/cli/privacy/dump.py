@@ -43,7 +43,7 @@ def dump(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save the tenant's policy and all its memories with strength, history and links to a file.
+    """Save the tenant's policies, holds, and all its memories with strength, history and merges to a file.
 
     Without --key-file, the file is not encrypted. It contains personal data: later erasures can't reach it, and their
     reports list dumps among the remaining copies.
@@ -174,7 +174,7 @@ def _read_pieces(path: Path, content: BinaryIO, key: bytes | None) -> Iterator[b
 
 
 def _leave_out(pieces: Iterable[bytes], subjects: frozenset[str]) -> Iterator[bytes]:
-    """Yield the lines of a dump without the memories about these subjects."""
+    """Yield the lines of a dump without those about these subjects: memories, summaries of them, holds, retention."""
     held = b""
     for piece in pieces:
         *lines, held = (held + piece).split(b"\n")
@@ -188,5 +188,6 @@ def _is_about(line: bytes, subjects: frozenset[str]) -> bool:
         record: dict[str, Any] = _RECORD.decode(line)
     except msgspec.DecodeError:
         return False
-    memory = record.get("memory")
-    return isinstance(memory, dict) and memory.get("subject") in subjects
+    sources = record.get("sources")
+    rows = [record.get("memory"), record.get("row"), *(sources if isinstance(sources, list) else ())]
+    return any(isinstance(row, dict) and row.get("subject") in subjects for row in rows)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from app.domain.imports.containers import (
+    TOO_LONG,
     ZIP_START,
     decode_object,
     iterate_lines,
@@ -49,10 +50,10 @@ def read_chatgpt(source: BinaryIO, reading: Reading) -> Iterator[Item]:
                     place = max(place, item.place)
             for name in saved:
                 yield from _read_saved(split_array(archive.read(name)), reading)
-    elif _is_json(source):
-        yield from _read_conversations(split_array(read_document(source)), _read_chatgpt, reading, 0)
-    else:
+    elif _is_pasted(source):
         yield from _read_pasted(source, reading)
+    else:
+        yield from _read_conversations(split_array(read_document(source)), _read_chatgpt, reading, 0)
 
 
 def read_claude(source: BinaryIO, reading: Reading) -> Iterator[Item]:
@@ -77,6 +78,13 @@ def read_claude(source: BinaryIO, reading: Reading) -> Iterator[Item]:
     content = read_document(source)
     raws = split_array(content) if _is_json(source) else _split_lines(content)
     yield from _read_conversations(raws, _read_claude, reading, 0)
+
+
+def _is_pasted(source: BinaryIO) -> bool:
+    """Return whether a file has a saved memory per line; a damaged document of JSON doesn't count as text."""
+    first = next((line for _, line in iterate_lines(source)), None) or b""
+    is_dated = _DATED.fullmatch(first.decode("utf-8", "replace").strip()) is not None
+    return is_dated or first.lstrip()[:1] not in (b"[", b"{")
 
 
 def _is_json(source: BinaryIO) -> bool:
@@ -238,8 +246,11 @@ def _read_saved(raws: list[msgspec.Raw], reading: Reading) -> Iterator[Item]:
 
 def _read_pasted(source: BinaryIO, reading: Reading) -> Iterator[Item]:
     for number, line in iterate_lines(source):
+        if line is None:
+            yield Fault(number, TOO_LONG)
+            continue
         try:
-            text = (line or b"").decode().strip()
+            text = line.decode().strip()
         except UnicodeDecodeError:
             yield Fault(number, "the line isn't UTF-8")
             continue

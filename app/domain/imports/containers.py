@@ -6,6 +6,7 @@ pickle, and a database is read in memory with a schema that isn't trusted.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,14 @@ from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
 
 import msgspec
 
-from app.domain.imports.items import EXPANDED_MAX_BYTES, FILES_MAX, LINE_MAX_BYTES, RATIO_MAX, refuse
+from app.domain.imports.items import (
+    DOCUMENT_MAX_BYTES,
+    EXPANDED_MAX_BYTES,
+    FILES_MAX,
+    LINE_MAX_BYTES,
+    RATIO_MAX,
+    refuse,
+)
 
 ZIP_START: Final = b"PK\x03\x04"
 SQLITE_START: Final = b"SQLite format 3\0"
@@ -68,8 +76,10 @@ def read_document(source: BinaryIO) -> bytes:
     """Return the bytes of a JSON document in UTF-8.
 
     Raises:
-        FileRefused: The file is in UTF-16.
+        FileRefused: The file is in UTF-16, or larger than `DOCUMENT_MAX_BYTES`.
     """
+    if (size := source.seek(0, os.SEEK_END)) > DOCUMENT_MAX_BYTES:
+        refuse(f"the file has {size} bytes and isn't a file of lines (limit {DOCUMENT_MAX_BYTES})")
     source.seek(0)
     content = source.read()
     if content.startswith(_UTF16):
@@ -157,8 +167,10 @@ class Archive:
         """Return a file's content without a byte order mark.
 
         Raises:
-            FileRefused: The file is damaged.
+            FileRefused: The file is damaged, or larger than `DOCUMENT_MAX_BYTES`.
         """
+        if (size := self._infos[name].file_size) > DOCUMENT_MAX_BYTES:
+            refuse(f"a file in the zip archive has {size} bytes (limit {DOCUMENT_MAX_BYTES})")
         with self.open(name) as member:
             return member.read().removeprefix(_BOM)
 

@@ -107,6 +107,7 @@ def _collect(
             records.pop(identifier, None)
             relations.pop(identifier, None)
         else:
+            record.pop("embed", None)  # long, and not imported
             (relations if "from_memory_id" in record else records)[identifier] = (number_of_line, record)
 
 

@@ -18,6 +18,7 @@ from app.errors import FieldError, Invalid
 csv.field_size_limit(LINE_MAX_BYTES)
 _DELIMITERS: Final = ",;\t"
 _memory: Final = msgspec.json.Decoder(MemoryIn)
+QUOTES: Final = "a quoted field isn't closed, or text follows its closing quote"
 NO_TEXT: Final = "no column holds the text: name it, as in text=COLUMN"
 
 
@@ -81,16 +82,25 @@ def read_csv(source: BinaryIO, reading: Reading) -> Iterator[Item]:
         refuse(NO_TEXT)
     if len(set(header)) < len(header):
         refuse("two columns have one name")
-    rows = csv.reader(lines, delimiter=delimiter)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
+        before = rows.line_num
         try:
             row = next(rows, None)
-        except csv.Error:
-            yield Fault(rows.line_num + 1, TOO_LONG)
+        except csv.Error as error:
+            reason = TOO_LONG if "field larger" in str(error) else QUOTES
+            yield Fault(rows.line_num + 1, _spread(reason, before, rows.line_num))
             continue
         if row is None:
             return
-        yield _read_row(rows.line_num + 1, header, row, reading)
+        if row:  # a blank line is an empty row
+            item = _read_row(rows.line_num + 1, header, row, reading)
+            yield item._replace(reason=_spread(item.reason, before, rows.line_num)) if isinstance(item, Fault) else item
+
+
+def _spread(reason: str, before: int, last: int) -> str:
+    """Return the reason of a fault, with the lines of the row if it has several: an open quote can hide other rows."""
+    return reason if last <= before + 1 else f"{reason}; the row is spread over the lines {before + 2} to {last + 1}"
 
 
 def iterate_csv_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -16,6 +16,8 @@ from app.errors import FieldError, Invalid
 
 LINE_MAX_BYTES: Final = 8 << 20
 """Maximum size of a line, a conversation or a row; a larger one is reported and skipped."""
+DOCUMENT_MAX_BYTES: Final = 512 << 20
+"""Maximum size of a JSON document or a database, which is held in memory as a whole."""
 FILES_MAX: Final = 10_000
 """Maximum number of files in a zip archive."""
 EXPANDED_MAX_BYTES: Final = 4 << 30

@@ -127,7 +127,7 @@ def load_memories(
     if any(item.vector for item in items):
         upsert_by_external_id.ensure_space(tenant_id)
     basis = archive.current_basis(tenant_id)
-    with memory_write(tenant_id, "content") as write:
+    with memory_write(tenant_id, "content", "load.before_commit") as write:
         tx = write.tx
         now = database.now(tx)
         current = imports.lock(tx, tenant_id, found.import_id)

@@ -96,7 +96,7 @@ def load_connecting(
         items = [item for item in items if item.table not in OF_POLICY]
     else:
         items = [_shift_version(item, shift) for item in items]
-    with memory_write(tenant_id, "content") as write:
+    with memory_write(tenant_id, "content", "load.before_commit") as write:
         tx = write.tx
         current = imports.lock(tx, tenant_id, found.import_id)
         if current is None or current.status != "running" or current.position != found.position:

@@ -14,6 +14,9 @@ from sqlalchemy import Connection, Row, text
 from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["running", "done", "failed", "ended"]
+REASONS_MAX: Final = 200
+"""Maximum number of reasons that an import counts one by one, since reasons have numbers of lines and lengths."""
+OTHER_REASONS: Final = "another reason"
 SKIPPED_MAX: Final = 1_000
 """Maximum number of skipped records that an import lists; `reasons` counts all of them."""
 
@@ -135,7 +138,8 @@ def record_progress(
         totals[name] = totals.get(name, 0) + number
     reasons = dict(found.reasons)
     for _, reason in skipped:
-        reasons[reason] = reasons.get(reason, 0) + 1
+        name = reason if reason in reasons or len(reasons) < REASONS_MAX else OTHER_REASONS
+        reasons[name] = reasons.get(name, 0) + 1
     listed = [*found.skipped, *skipped][:SKIPPED_MAX]
     values = {"counts": totals, "reasons": reasons, "skipped": listed}
     encoded = {name: msgspec.json.encode(value).decode() for name, value in values.items()}

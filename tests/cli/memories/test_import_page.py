@@ -30,7 +30,7 @@ COMMANDS = [
 MOMENT = "2026-03-01T10:00:00+00:00"
 NUMBERS = ("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count")
 DUMP = lines(
-    {"format": "ebbing-dump-1", "tenant_id": STARTED["id"], "policy": {}},
+    {"format": "ebbing-dump-2", "tenant_id": STARTED["id"], "policy": {}},
     {
         "memory": {"memory_id": STARTED["id"], "seq": 1, "text": "a heron", "created_at": MOMENT},
         "state": dict.fromkeys(NUMBERS, 1) | {"created_at": MOMENT, "accessed_at": MOMENT},

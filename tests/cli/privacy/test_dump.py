@@ -13,7 +13,7 @@ from tests.cli.memories.test_imports import JOB, MADE, STARTED
 from tests.cli.stub import Reply, Stub
 
 LINES = [
-    {"format": "ebbing-dump-1", "tenant_id": STARTED["id"], "policy": {}},
+    {"format": "ebbing-dump-2", "tenant_id": STARTED["id"], "policy": {}},
     {"memory": {"memory_id": "1", "text": "Ann sings", "subject": "ann"}},
     {"memory": {"memory_id": "2", "text": "Bob hums", "subject": "bob"}},
     {"end": {"memories": 2}},
@@ -68,6 +68,24 @@ def test_erased_subjects_are_left_out(cli: Cli, api: Stub, folder: Path) -> None
     assert b"Ann" not in body
     assert b"Bob" in body
     assert params["accept"] == ["true"]
+
+
+def test_summaries_holds_and_retention_of_erased_subjects_are_left_out(cli: Cli, api: Stub, folder: Path) -> None:
+    summary = {"memory_id": "3", "text": "Both make music", "subject": None}
+    lines = [
+        *LINES[:1],
+        {"table": "holds", "row": {"hold_id": "h", "subject": "ann", "reason": "case of Ann"}},
+        {"table": "subject_retention", "row": {"subject": "bob", "category": "health"}},
+        {"memory": summary, "sources": [{"memory_id": "2", "subject": "bob"}, {"memory_id": "1", "subject": "ann"}]},
+        {"memory": summary | {"text": "Bob's music"}, "sources": [{"memory_id": "2", "subject": "bob"}]},
+        *LINES[1:],
+    ]
+    (folder / "a.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "erased").write_text("ann\n")
+    assert cli("load", "a.jsonl", "--erased", "erased").code == 0
+    body, _ = sent(api)
+    kept = [json.loads(line) for line in body.splitlines()]
+    assert kept == [lines[0], lines[2], lines[4], lines[6], lines[7]]
 
 
 def test_a_dump_that_ends_early_is_not_kept(cli: Cli, api: Stub, folder: Path) -> None:

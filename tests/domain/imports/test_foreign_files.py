@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_a_database_whose_tables_are_still_in_its_log_is_refused_with_a_hint(tmp
         items("memory-decay", bytes(content))
 
 
-def _letta(*messages: dict[str, object]) -> bytes:
+def _letta(*messages: Mapping[str, object]) -> bytes:
     return json.dumps({"agents": [{"id": "agent-0", "messages": messages}], "blocks": []}).encode()
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.imports import generic
 from app.domain.imports.formats import FORMATS
-from app.domain.imports.items import FileRefused
-from tests.domain.imports.reading import archive, database, faults, items, memories
+from app.domain.imports.items import FileRefused, ImportOptions, Reading
+from tests.domain.imports.reading import NOW, archive, database, faults, items, memories
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,45 @@ def test_a_conversation_in_a_circle_ends() -> None:
 
     content = json.dumps([{"id": "c", "current_node": "a", "mapping": mapping}]).encode()
     assert sorted(item.given.text for item in memories(items("chatgpt", content))) == ["a", "b"]
+
+
+def test_an_open_quote_in_a_csv_is_named_with_the_lines_that_it_hides() -> None:
+    content = b'text,subject\nfirst,ann\n"open,ann\nlost,ann\nlost too,ann\n'
+    found = items("csv", content)
+    assert [item.given.text for item in memories(found)] == ["first"]
+    [fault] = faults(found)
+    assert fault.reason == f"{generic.QUOTES}; the row is spread over the lines 3 to 5"
+    [alone] = faults(items("csv", b'text\n"open\nlost\n'))
+    assert alone.reason.startswith(generic.QUOTES), "a file of one column isn't stored as one text"
+
+
+def test_blank_lines_of_a_csv_are_no_rows() -> None:
+    found = items("csv", b"text\n\na\n\n\nb\n")
+    assert [item.given.text for item in memories(found)] == ["a", "b"]
+    assert not faults(found)
+
+
+@pytest.mark.parametrize("content", [b'[{"id": "c", "mapping"', b'{"a":\n1', b"[" * 10_000 + b"]" * 10_000])
+def test_a_damaged_or_deeply_nested_export_of_chatgpt_is_no_list_of_saved_memories(content: bytes) -> None:
+    try:
+        found = items("chatgpt", content)
+    except FileRefused:
+        return
+    assert faults(found)
+    assert not memories(found)
+
+
+def test_a_document_over_the_limit_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.domain.imports.containers.DOCUMENT_MAX_BYTES", 100)
+
+    class Unread(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            assert size is not None
+            assert 0 <= size <= 1000, "the document was read as a whole"
+            return super().read(size)
+
+    for format_name in ("letta", "memory-decay"):
+        with pytest.raises(FileRefused, match="limit 100"):
+            list(FORMATS[format_name].read(Unread(b"x" * 200), Reading(ImportOptions(), None, NOW)))
+    with pytest.raises(FileRefused, match="limit 100"):
+        items("claude", archive(conversations__json=b"[" + b" " * 200 + b"]"))

@@ -160,6 +160,31 @@ def test_holds_of_a_dump_protect_the_loaded_memories(service: Service, importer:
     assert ("hold_placed",) in audited
 
 
+def test_a_hold_on_a_subject_erased_since_is_not_loaded(service: Service, importer: Importer) -> None:
+    first = importer.tenant_id
+    archived_memories.remember(
+        service, first, {"text": "a heron", "subject": "ann"}, {"text": "an otter", "subject": "bob"}
+    )
+    holds = [
+        legal_holds.place_hold(first, Scope(subject=subject), f"case {n}", "key").hold_id
+        for n, subject in enumerate(("ann", "bob"))
+    ]
+    content = dumped(first)
+    legal_holds.release_hold(first, holds[0], "key")
+    assert carried_out(first, erase(first, subject="ann")) == "verified"
+    second = service.tenant().tenant_id
+    made = load(importer, content, second)
+    assert made.reasons == {import_dump.ERASED: 2}
+    for table in ("holds", "memories"):
+        assert service.rows(f"SELECT subject FROM {table} WHERE tenant_id = %s", second) == [("bob",)]  # noqa: S608
+    again = load(importer, content, first)
+    assert again.reasons == {import_dump.ERASED: 2}
+    released = service.one(
+        "SELECT released_at IS NOT NULL FROM holds WHERE tenant_id = %s AND hold_id = %s", first, holds[0]
+    )
+    assert released, "a load doesn't renew a released hold"
+
+
 def tiers(service: Service, tenant_id: UUID) -> dict[UUID, str]:
     return dict(service.rows("SELECT memory_id, tier FROM memory_state WHERE tenant_id = %s", tenant_id))
 
