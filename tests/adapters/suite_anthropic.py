@@ -140,7 +140,13 @@ def scripted_model(*contents: list[dict[str, Any]]) -> Iterator[tuple[str, list[
             requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             content = contents[len(requests) - 1]
             reason = "tool_use" if content[0]["type"] == "tool_use" else "end_turn"
-            message = {"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": content}
+            message: dict[str, Any] = {
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "model": "scripted",
+                "content": content,
+            }
             message |= {"stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
             body = json.dumps(message).encode()
             self.send_response(200)
