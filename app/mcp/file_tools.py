@@ -33,7 +33,7 @@ def _take(command: type[msgspec.Struct]) -> type[Arguments]:
         for field in msgspec.structs.fields(command)
         if field.name != "command"
     ]
-    made = msgspec.defstruct(command.__name__, fields, bases=(Arguments,), frozen=True, module=__name__)
+    made: type[Any] = msgspec.defstruct(command.__name__, fields, bases=(Arguments,), frozen=True, module=__name__)
     made.__doc__ = command.__doc__
     return made
 

@@ -57,13 +57,19 @@ async def create(
 
 @router.post("/str_replace", summary="Replace a string in a file")
 def str_replace(caller: Writer, command: Annotated[ReplaceCommand, Depends(json_body(ReplaceCommand))]) -> Response:
-    """Replace a string that occurs exactly once; the answer shows the lines around the change."""
+    """Replace a string that occurs exactly once; the answer shows the lines around the change.
+
+    The former text becomes a memory with the tag `file_version`, which the file supersedes.
+    """
     return _respond(files.replace_string(caller.tenant_id, command, caller.writer))
 
 
 @router.post("/insert", summary="Insert lines into a file")
 def insert(caller: Writer, command: Annotated[InsertCommand, Depends(json_body(InsertCommand))]) -> Response:
-    """Insert lines after the line with the number `insert_line`; 0 inserts them at the beginning."""
+    """Insert lines after the line with the number `insert_line`; 0 inserts them at the beginning.
+
+    The former text becomes a memory with the tag `file_version`, which the file supersedes.
+    """
     return _respond(files.insert_lines(caller.tenant_id, command, caller.writer))
 
 

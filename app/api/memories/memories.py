@@ -187,7 +187,7 @@ def delete(caller: Writer, memory_id: MemoryId) -> Response:
     the erasure is open. 409 if the memory is under a legal hold.
     """
     deletion = memories.delete(caller.tenant_id, memory_id, caller.key_id)
-    [stored_id] = deletion.scope.memory_ids or [memory_id]
+    stored_id, *_ = deletion.scope.memory_ids or [memory_id]  # followed by the former texts of a file
     return responses.answer({"id": stored_id, **responses.pick(deletion, "erasure_id", "erase_after", "status")}, 202)
 
 

@@ -38,6 +38,7 @@ from app.store.enrichment.work_queue import NIL
 from app.store.erasure import hidden_memories, holds_in_scope, requests
 from app.store.erasure.holds_in_scope import HoldInScope
 from app.store.erasure.requests import Erasure, Matching
+from app.store.files import file_memories
 from app.store.jobs import jobs
 from app.store.memories import links, tenant_counts
 from app.store.memories.tenant_counts import TierCounts
@@ -207,17 +208,21 @@ def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
-    """Replace aliases in the scope's ids with the memories' stored ids; unknown ids remain unchanged."""
+    """Replace aliases in the scope's ids with the memories' stored ids, and add the former texts of files.
+
+    Unknown ids remain unchanged.
+    """
     if scope.memory_ids is None:
         return scope
     stored_ids = links.resolve_ids(tx, tenant_id, scope.memory_ids)
-    return replace(
-        scope, memory_ids=list(dict.fromkeys(stored_ids.get(memory_id, memory_id) for memory_id in scope.memory_ids))
-    )
+    named = [stored_ids.get(memory_id, memory_id) for memory_id in scope.memory_ids]
+    return replace(scope, memory_ids=list(dict.fromkeys([*named, *file_memories.list_versions(tx, tenant_id, named)])))
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> Erasure:
     """Create and return the erasure for a caller's deletion of one memory; a night executes it after the grace period.
+
+    If the memory is a file, its former texts are deleted with it.
 
     The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
     once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
@@ -227,7 +232,8 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
             the transaction's last write.
         requested_by: Id of the caller's API key.
     """
-    new = new_erasure(database.now(tx), ErasureOptions(Scope(memory_ids=[memory_id])), requested_by)
+    deleted = [memory_id, *file_memories.list_versions(tx, tenant_id, [memory_id])]
+    new = new_erasure(database.now(tx), ErasureOptions(Scope(memory_ids=deleted)), requested_by)
     requests.add(tx, tenant_id, new)
     hidden_now, counts = hide(tx, tenant_id, new.erasure_id, new.scope)
     ids = hidden_memories.list_hidden(tx, tenant_id, new.erasure_id)  # includes the memory's summaries

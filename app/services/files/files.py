@@ -1,7 +1,8 @@
 """Run the commands of the memory tool on memories: a file is the memory whose external id is the file's path.
 
-Files have a tag that the policy protects from decay by default. Deleted files are hidden at once and erased after the
-grace period; legal holds prevent edits, renames and deletions.
+Files have a tag that the policy protects from decay by default. An edit keeps the former text as a memory that the file
+supersedes. Deleted files are hidden at once with their former texts, and erased after the grace period; legal holds
+prevent edits, renames and deletions.
 """
 
 from __future__ import annotations
@@ -31,14 +32,12 @@ from app.services.memories.memories import TextChanged
 from app.services.storage.memory_write import memory_write
 from app.store.core import database
 from app.store.files import file_memories
-from app.store.files.file_memories import StoredFile
+from app.store.files.file_memories import PROTECTED_TAG, StoredFile
 from app.store.memories import provenance
 from app.store.memories.provenance import WriteTime
 
 FILES_MAX: Final = 10_000
 """Maximum number of files that a directory shows."""
-PROTECTED_TAG: Final = "explicitly_saved"
-"""Tag of files; the policy's `protection.never_forget_tags` contains it by default."""
 TRIES: Final = 3
 _CHANGED: Final = "the file was changed at the same time: repeat the command"
 
@@ -89,7 +88,7 @@ def _refusal_of_new(
 
 
 def replace_string(tenant_id: UUID, command: ReplaceCommand, writer: Writer) -> Answer:
-    """Replace a string in a file; raises like `_edit`."""
+    """Replace a string in a file; arguments and errors as for `_edit`."""
     path = read_path(command.path)
     return _edit(
         tenant_id,
@@ -101,7 +100,7 @@ def replace_string(tenant_id: UUID, command: ReplaceCommand, writer: Writer) -> 
 
 
 def insert_lines(tenant_id: UUID, command: InsertCommand, writer: Writer) -> Answer:
-    """Insert lines into a file; raises like `_edit`."""
+    """Insert lines into a file; arguments and errors as for `_edit`."""
     path = read_path(command.path)
     return _edit(
         tenant_id,
@@ -114,6 +113,11 @@ def insert_lines(tenant_id: UUID, command: InsertCommand, writer: Writer) -> Ans
 
 def _edit(tenant_id: UUID, path: str, writer: Writer, field: str, change: Callable[[str], Edited | Answer]) -> Answer:
     """Change a file's text; a concurrent change is taken into account, not overwritten.
+
+    The former text is kept as a version: a memory that the file supersedes, which searches leave out and which fades.
+
+    Args:
+        writer: The caller's API key and its source.
 
     Raises:
         Invalid: The new text is refused; the error names `field`.
@@ -129,8 +133,13 @@ def _edit(tenant_id: UUID, path: str, writer: Writer, field: str, change: Callab
         if isinstance(edited, Answer):
             return edited
         check_text(edited.text, field)
+        if edited.text == text:
+            return edited.answer
         try:
-            memories.edit_memory(tenant_id, files[0].memory_id, {"text": edited.text}, writer, if_text=text)
+            reworded = {"text": edited.text}
+            memories.edit_memory(
+                tenant_id, files[0].memory_id, reworded, writer, if_text=text, version_by=writer.key_id
+            )
         except TextChanged:
             continue
         except NotFound:
@@ -143,7 +152,7 @@ def delete(tenant_id: UUID, command: DeleteCommand, actor: str) -> Answer:
     """Delete a file, or all files of a directory.
 
     Args:
-        actor: Id of the caller's API key.
+        writer: The caller's API key and its source.
 
     Raises:
         Invalid: The path is refused.
@@ -160,16 +169,16 @@ def delete(tenant_id: UUID, command: DeleteCommand, actor: str) -> Answer:
         return _too_many(path, "delete")
     if len(files) == 1:
         memories.delete(tenant_id, files[0].memory_id, actor)
-    else:
-        deletion_of_many.delete_listed(
-            tenant_id,
-            actor,
-            lambda tx, after: sorted(
-                file.memory_id
-                for file in file_memories.list_below(tx, tenant_id, path, IDS_MAX)
-                if file.memory_id > after
-            ),
-        )
+        return answers.deleted(path)
+    listed: list[UUID] = []
+
+    def list_after(tx: database.Transaction, after: UUID) -> list[UUID]:
+        if not listed:
+            found = [file.memory_id for file in file_memories.list_below(tx, tenant_id, path, IDS_MAX)]
+            listed.extend(sorted({*found, *file_memories.list_versions(tx, tenant_id, found)}))
+        return [memory_id for memory_id in listed if memory_id > after][:IDS_MAX]
+
+    deletion_of_many.delete_listed(tenant_id, actor, list_after)
     return answers.deleted(path)
 
 

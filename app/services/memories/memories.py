@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,10 +11,12 @@ from msgspec import UNSET
 
 from app import queues
 from app.domain.changes.types import UPDATED
+from app.domain.ingest import ids
 from app.domain.ingest.memory import KINDS, MemoryPatch, refuse_past
 from app.domain.ingest.sources import Writer, check_sources, lowest
 from app.domain.privacy.audit_chain import SYSTEM
 from app.errors import Conflict, NotFound, require_found
+from app.services.consolidation import supersession
 from app.services.enrichment import corrections, pii_scan, texts
 from app.services.erasure import requests
 from app.services.storage.lookup import find_deletion, lock, stored_only
@@ -68,7 +71,13 @@ class TextChanged(Exception):
 
 
 def edit_memory(
-    tenant_id: UUID, memory_id: UUID, given: MemoryPatch, writer: Writer | None = None, *, if_text: str | None = None
+    tenant_id: UUID,
+    memory_id: UUID,
+    given: MemoryPatch,
+    writer: Writer | None = None,
+    *,
+    if_text: str | None = None,
+    version_by: str | None = None,
 ) -> StoredMemory:
     """Edit a memory; an archived memory becomes active again, unless only its time of expiry changes.
 
@@ -82,6 +91,8 @@ def edit_memory(
     Args:
         writer: The caller's API key and its source; None if the service itself edits, which leaves the source.
         if_text: Edit the memory only if this is its text; None edits it in any case.
+        version_by: Id of the key that edits a file: its former text becomes a memory that the file supersedes. None
+            overwrites the text.
 
     Raises:
         TextChanged: The memory has another text than `if_text`.
@@ -108,6 +119,7 @@ def edit_memory(
         former_neighbours = word_index.list_neighbours(tx, tenant_id, [stored_id]) if reworded else []
         to_embed = embeddings.remove(tx, tenant_id, [stored_id]) if reworded else set()
         write.measure([stored_id] if "text" in changes else [])
+        versions = _keep_version(write, stored_id, version_by)
         with write.update([stored_id]):
             if changes:
                 memories.update_memory(tx, tenant_id, stored_id, changes)
@@ -116,24 +128,44 @@ def edit_memory(
             if PROTECTING_FIELDS & changes.keys():
                 tiers.mark_due(tx, tenant_id, [stored_id])
         if reworded:
-            pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, [stored_id]), policy)
+            pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, [stored_id, *versions]), policy)
             cues.delete_outdated(tx, tenant_id, [stored_id])
-            word_index.index_words(tx, tenant_id, [stored_id, *former_neighbours], policy.language, policy.time_zone)
+            word_index.index_words(
+                tx, tenant_id, [stored_id, *versions, *former_neighbours], policy.language, policy.time_zone
+            )
             if "thread" in changes:
                 to_embed |= embeddings.remove(tx, tenant_id, [stored_id])
             write.queue([work_queue.EMBED], [stored_id, *to_embed])
         corrections.refresh_corrections(tx, tenant_id, [stored_id] if reworded or "subject" in changes else [], policy)
+        _supersede(write, stored_id, versions, version_by)
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
         supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
-        write.changed([stored_id] if changes else [])
+        write.changed([stored_id, *versions] if changes else [])
         write.report(UPDATED, [] if changes else [stored_id])
         edited = memories.get(tx, tenant_id, stored_id)
     if reworded or restored:
         queues.nudge(queues.EMBED_MEMORIES)
     return require_found(edited, "memory")
+
+
+def _keep_version(write: MemoryWrite, stored_id: UUID, version_by: str | None) -> list[UUID]:
+    """Keep the present text of a file as a memory and return its id; do nothing if `version_by` is None."""
+    if version_by is None:
+        return []
+    base = ids.generate_base(int(database.now(write.tx).timestamp() * 1000), os.urandom(ids.RANDOM_BYTES))
+    write.keep_version(stored_id, UUID(bytes=base))
+    return [UUID(bytes=base)]
+
+
+def _supersede(write: MemoryWrite, stored_id: UUID, versions: list[UUID], version_by: str | None) -> None:
+    """Let a file supersede its former text, with an audit entry of the key that edits the file."""
+    stated = {stored_id: list(map(str, versions))}
+    superseded = supersession.record_statements(write.tx, write.tenant_id, stated)
+    if superseded and version_by is not None:
+        write.audit("memories_superseded", version_by, ids=superseded, details={"source": "caller"})
 
 
 def _check_text(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, expected: str | None) -> None:

@@ -47,6 +47,7 @@ from app.store.enrichment import word_index
 from app.store.enrichment.work_queue import EMBED
 from app.store.erasure import hidden_memories
 from app.store.erasure.hidden_memories import Hidden
+from app.store.files import file_memories
 from app.store.jobs import jobs
 from app.store.memories import tenant_counts, writes
 from app.store.memories.tenant_counts import NONE, TierCounts
@@ -97,6 +98,12 @@ class MemoryWrite:
         self._counts = self._counts.plus(TierCounts(active=len(summaries), text_bytes=text_bytes))
         self.queue([EMBED], [summary.memory_id for summary in summaries])
         self.report(STORED, [summary.memory_id for summary in summaries])
+
+    def keep_version(self, file_id: UUID, version_id: UUID) -> None:
+        """Insert a copy of a file, which is about to change, and queue it for embedding."""
+        file_memories.add_version(self.tx, self.tenant_id, file_id, version_id)
+        self.measure_inserted([version_id])
+        self.queue([EMBED], [version_id])
 
     def update(self, memory_ids: Sequence[UUID]) -> AbstractContextManager[None]:
         """Return a context manager that locks the states and preserves current strengths while memories are edited."""

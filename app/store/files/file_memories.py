@@ -1,4 +1,4 @@
-"""Read memories as files, those whose external id is a path below a directory, and rename them."""
+"""Read memories as files, those whose external id is a path below a directory; rename them, and keep former texts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
+from app.domain.ingest.memory import COLUMNS
 from app.errors import Conflict
 from app.store.core.binary_arrays import Uuids, driver_connection
+
+PROTECTED_TAG: Final = "explicitly_saved"
+"""Tag of files; the policy's `protection.never_forget_tags` contains it by default."""
+VERSION_TAG: Final = "file_version"
+"""Tag of the former texts of files."""
 
 
 class StoredFile(NamedTuple):
@@ -95,3 +101,57 @@ UPDATE memories AS memory SET external_id = given.name, updated_at = now()
 FROM unnest(CAST(:ids AS uuid[]), CAST(:names AS text[])) AS given (memory_id, name)
 WHERE memory.tenant_id = :tenant AND memory.memory_id = given.memory_id
 """)
+
+
+def add_version(tx: Connection, tenant_id: UUID, memory_id: UUID, version_id: UUID) -> None:
+    """Insert a copy of a file with its present text and strength, which isn't a file and isn't protected from decay.
+
+    The caller has locked the file's row and lets the file supersede the copy.
+    """
+    values = {
+        "tenant": tenant_id,
+        "memory": memory_id,
+        "version": version_id,
+        "kept": PROTECTED_TAG,
+        "tag": VERSION_TAG,
+    }
+    driver_connection(tx).execute(_ADD_VERSION, values)
+    driver_connection(tx).execute(_ADD_VERSION_STATE, values)
+
+
+_OWN: Final = {
+    "external_id": "NULL",
+    "tags": "array_append(array_remove(tags, %(kept)s), %(tag)s)",
+    "metadata": "coalesce(metadata, '{}') || jsonb_build_object('version_of', memory_id)",
+}
+"""Values of a version that differ from the file's."""
+_COPIED: Final = [field.name for field in COLUMNS]
+_ADD_VERSION: Final = f"""
+INSERT INTO memories (tenant_id, memory_id, seq, made_by, created_at, says_change, {", ".join(_COPIED)})
+SELECT tenant_id, %(version)s, seq, made_by, coalesce(updated_at, created_at), says_change,
+  {", ".join(_OWN.get(name, name) for name in _COPIED)}
+FROM memories WHERE tenant_id = %(tenant)s AND memory_id = %(memory)s
+"""  # noqa: S608 - constants only
+_STATE: Final = (
+    "salience, salience_source, multiplier, access_count, accessed_at, anchored_at, kind, pace, suggested_multiplier, "
+    "created_at, level, retrieval, stability, policy_version, cross_domain_count, keep_chance"
+)
+_ADD_VERSION_STATE: Final = f"""
+INSERT INTO memory_state (tenant_id, memory_id, {_STATE})
+SELECT tenant_id, %(version)s, {_STATE} FROM memory_state WHERE tenant_id = %(tenant)s AND memory_id = %(memory)s
+"""  # noqa: S608 - constants only
+
+
+def list_versions(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Return the former texts of files, in id order: memories that one of these supersedes and that are versions."""
+    values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "tag": VERSION_TAG}
+    return [row[0] for row in driver_connection(tx).execute(_VERSIONS, values).fetchall()]
+
+
+_VERSIONS: Final = """
+SELECT DISTINCT version.memory_id FROM supersessions AS made
+JOIN memories AS version ON version.tenant_id = %(tenant)s AND version.memory_id = made.superseded_id
+  AND version.deleted_at IS NULL AND %(tag)s = ANY (version.tags)
+WHERE made.tenant_id = %(tenant)s AND made.memory_id = ANY (%(ids)s)
+ORDER BY version.memory_id
+"""

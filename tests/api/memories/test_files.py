@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -221,7 +222,7 @@ def test_concurrent_edits_are_all_applied(tool: Api) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    [memory] = tool.get("/v1/memories").json()["memories"]
+    [memory] = tool.get("/v1/memories", params={"external_id": NOTES}).json()["memories"]
     assert sorted(memory["text"].split("\n")) == sorted(["", "first", *said])
     assert len(said) == 4
 
@@ -239,3 +240,78 @@ def test_another_tenant_sees_none_of_the_files(tool: Api) -> None:
         "is_error": False,
     }
     assert run(tool, "view", path=NOTES).endswith("\tmine")
+
+
+def versions_of(api: Api, memory_id: str) -> list[dict[str, Any]]:
+    """Return the former texts of a file, newest first."""
+    listed = api.get("/v1/memories", params={"metadata": json.dumps({"version_of": memory_id})}).json()["memories"]
+    assert all(memory["tags"] == ["file_version"] for memory in listed)
+    return list(listed)
+
+
+def test_an_edit_keeps_the_former_text_as_a_version(tool: Api) -> None:
+    run(tool, "create", path=NOTES, file_text="green tea\n")
+    [file] = tool.get("/v1/memories").json()["memories"]
+    run(tool, "str_replace", path=NOTES, old_str="green", new_str="black")
+    run(tool, "insert", path=NOTES, insert_line=0, insert_text="Drinks")
+    run(tool, "str_replace", path=NOTES, old_str="tea", new_str="tea")
+    versions = versions_of(tool, file["id"])
+    assert [memory["text"] for memory in versions] == ["black tea\n", "green tea\n"], "no version of an equal text"
+    assert [memory["external_id"] for memory in versions] == [None, None]
+    stored = tool.get(f"/v1/memories/{file['id']}").json()
+    assert (stored["text"], stored["supersedes"]) == (
+        "Drinks\nblack tea\n",
+        [memory["id"] for memory in reversed(versions)],
+    )
+    why = tool.get(f"/v1/memories/{file['id']}/why").json()
+    assert [one["status"] for one in why["supersedes"]] == ["active", "active"]
+    assert versions[1]["created_at"] == file["created_at"], "the time at which the text was written"
+    found = tool.post("/v1/search", json={"query": "green tea", "reinforce": False}).json()["results"]
+    assert [result["id"] for result in found] == [file["id"]]
+    shown = run(tool, "view", path="/memories")
+    assert shown.split("\n")[1:] == ["17B\t/memories", "17B\t/memories/notes.md"]
+    old = tool.get(f"/v1/memories/{versions[1]['id']}/why", params={"as_of": "2126-01-01T00:00:00Z"}).json()
+    assert old["wanted"] != "active", "versions fade"
+    superseding = [
+        entry for entry in tool.get("/v1/privacy/audit").json()["entries"] if entry["action"] == "memories_superseded"
+    ]
+    assert [(entry["actor"], entry["items"]) for entry in superseding] == [(tool.tenant.key_id, 1)] * 2
+    stats = tool.get("/v1/stats").json()["memories"]
+    assert stats["active"] == 3
+
+
+@pytest.mark.parametrize("way", ["command", "directory", "memory", "ids"])
+def test_versions_are_deleted_with_their_file_and_come_back_with_it(tool: Api, way: str) -> None:
+    path = "/memories/d/notes.md"
+    for name in (path, "/memories/d/other.md"):
+        run(tool, "create", path=name, file_text="green tea\n")
+        run(tool, "str_replace", path=name, old_str="green", new_str="black")
+    run(tool, "rename", old_path="/memories/d/other.md", new_path="/memories/d/kept.md")
+    files_by_path = {memory["external_id"]: memory["id"] for memory in tool.get("/v1/memories").json()["memories"]}
+    file = files_by_path[path]
+    if way == "command":
+        run(tool, "delete", path=path)
+    elif way == "directory":
+        run(tool, "delete", path="/memories/d")
+    elif way == "memory":
+        assert tool.delete(f"/v1/memories/{file}").json()["id"] == file
+    else:
+        asked = tool.post("/v1/privacy/erasures", json={"ids": [file]}, key=privacy_key(tool))
+        assert asked.status_code == 202, asked.text
+    assert versions_of(tool, file) == []
+    left = sorted(memory["text"] for memory in tool.get("/v1/memories").json()["memories"])
+    assert left == ([] if way == "directory" else ["black tea\n", "green tea\n"])
+    found = tool.post("/v1/search", json={"query": "green", "reinforce": False}).json()["results"]
+    assert file not in {result["id"] for result in found}
+    [asked_for] = [
+        entry for entry in tool.get("/v1/privacy/audit").json()["entries"] if entry["action"] == "erasure_requested"
+    ]
+    assert tool.post(f"/v1/privacy/erasures/{asked_for['details']['erasure']}/cancel").status_code == 200
+    assert [memory["text"] for memory in versions_of(tool, file)] == ["green tea\n"]
+    assert run(tool, "view", path=path).endswith("     1\tblack tea\n     2\t")
+    stored = tool.get(f"/v1/memories/{file}").json()
+    assert stored["supersedes"] == [versions_of(tool, file)[0]["id"]]
+
+
+def privacy_key(api: Api) -> str:
+    return tenants.issue_key(api.tenant.tenant_id, "privacy", ["privacy"])
