@@ -233,7 +233,7 @@ def shown(memory: Stored | Hit) -> dict[str, Any]:
     """Return a memory with mem0's names of the fields; optional ones without a value are left out."""
     agents = [tag.removeprefix(AGENT) for tag in memory.tags if tag.startswith(AGENT)]
     expires_at = read_time(memory.raw.get("expires_at"))
-    optional = {
+    optional: dict[str, Any] = {
         "user_id": memory.subject,
         "agent_id": agents[0] if agents else None,
         "run_id": memory.thread,

@@ -19,7 +19,7 @@ from ebbing_client.results import Added
 
 TEXT_MAX_BYTES: Final = 32 * 1024
 DELAY_SECONDS: Final = 5.0
-"""After this wait, the service is told when a memory was written; until then, it counts as written when accepted."""
+"""Memories that waited so long are sent with the time at which they were written."""
 KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 ROLES: Final = {

@@ -141,12 +141,11 @@ class StreamWriter:
         """
         key_digest, outcome = idempotency or ("", "")
         entry = pack(base, memories, form, request_id, trace, body, sent_ms=sent_ms)
-        keys = _accept_keys(tenant_id, key_digest)
         arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
         arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]
         try:
             await self._check_room(len(body))
-            answer = await self._accept(keys, arguments)
+            answer = await self._accept(_accept_keys(tenant_id, key_digest), arguments)
         except redis.RedisError as error:
             raise as_unavailable(error) from None
         if answer[0] == 1:

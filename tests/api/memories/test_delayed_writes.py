@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -82,7 +82,8 @@ def test_the_drain_drops_what_the_response_could_not_report(api: Api) -> None:
     """The erasure starts between acceptance and storage, or the entry is a dead letter that is replayed."""
     answer = post(api, written("late", HOUR, subject="ann", external_id="1"), written("kept", HOUR, subject="bob"))
     assert "dropped" not in answer.json()
-    [(entry_id, entry)] = api.service.redis.xrange(stream_key(api.tenant.tenant_id))
+    found = api.service.redis.xrange(stream_key(api.tenant.tenant_id))
+    [(entry_id, entry)] = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
     envelope = decode_envelope(entry_id.decode(), entry[b"n"], entry[b"h"], entry[b"e"])
     assert envelope.sent_ms is not None
     replayed = decode_envelope("9-0", entry[b"n"], replay_header(entry[b"h"], entry_id.decode()), entry[b"e"])
