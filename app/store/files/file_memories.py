@@ -127,8 +127,8 @@ _OWN: Final = {
 """Values of a version that differ from the file's."""
 _COPIED: Final = [field.name for field in COLUMNS]
 _ADD_VERSION: Final = f"""
-INSERT INTO memories (tenant_id, memory_id, seq, made_by, created_at, says_change, {", ".join(_COPIED)})
-SELECT tenant_id, %(version)s, seq, made_by, coalesce(updated_at, created_at), says_change,
+INSERT INTO memories (tenant_id, memory_id, seq, made_by, created_at, says_change, written_by, {", ".join(_COPIED)})
+SELECT tenant_id, %(version)s, seq, made_by, coalesce(updated_at, created_at), says_change, written_by,
   {", ".join(_OWN.get(name, name) for name in _COPIED)}
 FROM memories WHERE tenant_id = %(tenant)s AND memory_id = %(memory)s
 """  # noqa: S608 - constants only

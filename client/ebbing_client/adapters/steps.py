@@ -41,11 +41,15 @@ Steps: TypeAlias = Generator["Call[Any] | Pause", Any, T]
 
 def run(client: Sends, steps: Steps[T]) -> T:
     """Send the calls with a blocking client and return the result."""
+    answer: Any = None
     try:
         step = next(steps)
         while True:
             try:
-                answer = _pause(step) if isinstance(step, Pause) else client.send(step)
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    answer = client.send(step)
             except Exception as error:  # noqa: BLE001, PERF203 - the steps decide about every error
                 step = steps.throw(error)
             else:
@@ -54,19 +58,19 @@ def run(client: Sends, steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]  # the value that the generator returns
 
 
-def _pause(pause: Pause) -> None:
-    time.sleep(pause.seconds)
-
-
 async def run_async(client: Ebbing | AsyncEbbing, steps: Steps[T]) -> T:
     """Send the calls without blocking and return the result; a blocking client sends them in a thread."""
     if isinstance(client, Ebbing):
         return await asyncio.to_thread(run, client, steps)
+    answer: Any = None
     try:
         step = next(steps)
         while True:
             try:
-                answer = await (asyncio.sleep(step.seconds) if isinstance(step, Pause) else client.send(step))
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    answer = await client.send(step)
             except Exception as error:  # noqa: BLE001, PERF203 - the steps decide about every error
                 step = steps.throw(error)
             else:
