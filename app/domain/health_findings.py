@@ -237,7 +237,9 @@ def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short:
     findings = []
     for step, tenants in failed.items():
         what = f"the last nightly run failed at the step {step}" + (f" for {tenants} tenants" if tenants > 1 else "")
-        findings.append(trouble("night_failed", what, "find the error, fix its cause and run it again", "night"))
+        findings.append(
+            trouble("night_failed", what, "find the error, fix its cause, and start the nightly run again", "night")
+        )
     if overdue_seconds >= NIGHT_OVERDUE_SECONDS:
         report = trouble if overdue_seconds >= NIGHT_MISSED_SECONDS else attention
         what = f"a nightly run is overdue by {format_duration(overdue_seconds)}"
@@ -264,7 +266,10 @@ def request_finding(count: int | None, days_left: float) -> Finding:
 
 def rewrite_finding(erasures: int) -> Finding:
     """Return the finding for cold-storage segments with erased memories past their rewrite deadline."""
-    what = f"cold segments of {_many(erasures, 'erasure')} are past their rewrite deadline"
+    what = (
+        f"cold storage files still contain memories of {_many(erasures, 'erasure')}, although they should have been "
+        "rewritten by now"
+    )
     return trouble("rewrites_late", what, "check that the rights queue makes progress", "privacy")
 
 
@@ -307,7 +312,10 @@ def other_dead_letters_finding(letters: Mapping[str, int], tenants: int, total: 
     whose = "another tenant" if tenants == 1 else f"{tenants:,} other tenants"
     verb = "needs" if total == 1 else "need"
     what = f"{_many(total, 'dead letter')} of {whose} {verb} a decision ({', '.join(named)})"
-    todo = "view each of these tenants on the dashboard's page Tenants, then decide on its page Dead letters"
+    todo = (
+        "switch to each of these tenants on the page Tenants, then replay or discard its dead letters on the page "
+        "Dead letters"
+    )
     return attention("other_dead_letters", what, todo, "tenants")
 
 

@@ -124,7 +124,7 @@ def review_mentions(
 ) -> Response:
     """Redact the texts that mean the person and keep the others, by their numbers; the report states the decisions.
 
-    A redaction replaces the whole text by a fixed sentence and can't be undone.
+    A redaction replaces the whole text with a standard sentence and can't be undone.
     """
     found = mentions.review(caller.tenant_id, erasure_id, given, caller.key_id)
     return responses.answer({"mentions": [each._asdict() for each in found]})

@@ -118,10 +118,10 @@ def partial(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record that the requester was sent the answer to an erasure that waits for a legal hold.
+    """Record that you sent the requester the partial answer to an erasure that a legal hold delays.
 
-    The letter is `ebbing privacy letter ID partial`. It meets the legal deadline; the request remains open until the
-    hold is released and the rest of the data is erased.
+    `ebbing privacy letter ID partial` prints this answer. It meets the legal deadline; the request remains open until
+    the hold is released and the rest of the data is erased.
     """
     if not yes:
         confirm(f"Record the partial answer to {plain(request_id)} as sent? This can't be undone.")
