@@ -73,7 +73,10 @@ def record(
 
 @router.command("confirm", epilog=examples("ebbing privacy confirm ID"))
 def confirm_receipt(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Record that receipt was confirmed to the requester. The letter is `ebbing privacy letter ID acknowledgement`."""
+    """Record that you confirmed to the requester that the request was received.
+
+    `ebbing privacy letter ID acknowledgement` prints the confirmation for you to send.
+    """
     done = call(url, "POST", f"{item_path(PATH, request_id)}/confirm")
     text = f"{plain(done['request_id'])}: receipt confirmed on {done['confirmed_at'][:10]}"
     print_result(done, text, as_json=as_json)
