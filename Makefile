@@ -22,7 +22,7 @@ YEARS ?= old hard
 # tests/costs.py puts the longest groups first; pytest-xdist would put those with most tests first.
 PYTEST = $(BIN)/python -m pytest -n auto --dist=loadgroup --no-loadscope-reorder
 
-.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-compat test-ui test-models test-client bench bench-recall bench-lifecycle bench-forgetting bench-summaries check audit sbom format docs lock clean
+.PHONY: help venv run demo test test-long test-costs coverage test-chaos test-faults test-upgrade test-compat test-ui test-models test-client test-adapters bench bench-recall bench-lifecycle bench-forgetting bench-summaries check audit sbom format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ $(MODELS_READY): $(READY) ops/locks/models.txt
 
 test-client: venv ## the Python client's tests with each interpreter at hand, on its wheel (needs a package index)
 	@$(BIN)/python -m tests.client.interpreters
+
+test-adapters: venv ## the client's adapters with each framework, which it installs into .cache/adapters (ARGS="-k langgraph")
+	@$(BIN)/python -m pytest -n 0 -s tests/adapters/frameworks.py $(ARGS)
 
 bench: venv ## speed, as ratios to the bare cost of the same work
 	@$(BIN)/python -m ops.bench $(ARGS)

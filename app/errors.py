@@ -123,6 +123,12 @@ class Conflict(EbbingError):
     status, type, title = 409, "conflict", "Conflict"
 
 
+class CursorGone(EbbingError):
+    """Cursor of the change feed after which changes were removed; `errors` names the oldest one to go on from."""
+
+    status, type, title = 410, "cursor-gone", "Changes after this cursor are no longer available"
+
+
 class TooLarge(EbbingError):
     """Request body over its size limit."""
 

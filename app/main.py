@@ -17,8 +17,19 @@ from app.api.compat import memory_decay
 from app.api.http import problem_responses
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
-from app.api.maintenance import consolidation, forecast, jobs, learned_rates, maintenance, policy, schedule, self_tests
+from app.api.maintenance import (
+    consolidation,
+    forecast,
+    jobs,
+    learned_rates,
+    maintenance,
+    policy,
+    schedule,
+    self_tests,
+    webhooks,
+)
 from app.api.memories import (
+    changes,
     deletion,
     files,
     imports,
@@ -35,7 +46,7 @@ from app.api.memories import (
     uses,
 )
 from app.api.memories.ingest import Ingest
-from app.api.privacy import audit, categories, dump, erasures, exports, holds, request_log, subjects
+from app.api.privacy import audit, categories, dump, erasures, exports, holds, quarantines, request_log, subjects
 from app.api.reference import docs_page, openapi
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
@@ -127,11 +138,13 @@ def build() -> ASGIApp:
         forecast,
         links,
         threads,
+        changes,
         deletion,
         files,
         reviews,
         self_tests,
         learned_rates,
+        webhooks,
         policy,
         search_replays,
         categories,
@@ -141,6 +154,7 @@ def build() -> ASGIApp:
         request_log,
         subjects,
         holds,
+        quarantines,
         audit,
         consolidation,
         supersessions,

@@ -123,6 +123,8 @@ WORK: Final[dict[str, str]] = {
     "erasures_unfinished": "Verifications of erasures that found remaining data.",
     "dead_letters_replayed": "Dead letters replayed by an operator.",
     "dead_letters_discarded": "Dead letters discarded by an operator.",
+    "webhook_deliveries_failed": "Deliveries of webhooks whose last attempt failed: they need a replay.",
+    "webhooks_disabled": "Webhooks disabled because their receiver failed for days, or answered with 410.",
     "self_tests_recall_empty": "Recall self-tests that returned no memory.",
 } | {
     f"self_tests_{kind}_{outcome}": f"Self-tests of the kind {kind} that {outcome}."
@@ -134,6 +136,7 @@ DELIVERY_OUTCOMES: Final = ("done", "failed", "put_off", "dead")
 TASK_OUTCOMES: Final = ("succeeded", "failed", "put_off")
 JOB_OUTCOMES: Final = ("done", "failed", "cancelled")
 LLM_PURPOSES: Final = ("score", "embed", "query", "rerank", "summarise", "self_test", "contradict")
+WEBHOOK_OUTCOMES: Final = ("delivered", "status", "redirect", "gone", "timeout", "connection", "address")
 LLM_OUTCOMES: Final = ("answered", "failed", "over_budget")
 
 JOBS: Final = dict(sorted((jobs.KINDS | jobs.STEPS).items()))
@@ -174,6 +177,12 @@ LABELLED: Final[dict[str, LabelledCounter]] = {
         "Requests to models: answered and billed, failed after all attempts, or not sent because of the budget.",
         ("purpose", "outcome"),
         tuple(product(LLM_PURPOSES, LLM_OUTCOMES)),
+    ),
+    "webhook_attempts": LabelledCounter(
+        "Requests to receivers of webhooks: accepted (`delivered`), refused with another `status`, a `redirect` or 410 "
+        "(`gone`), no answer in time (`timeout`), no `connection`, or an `address` that isn't allowed.",
+        ("outcome",),
+        tuple((outcome,) for outcome in WEBHOOK_OUTCOMES),
     ),
     "llm_tokens": LabelledCounter(
         "Tokens sent to models (including cached ones) and received.", ("direction",), (("input",), ("output",))

@@ -37,6 +37,7 @@ __all__ = [
     "SCORE_MEMORIES",
     "TASKS",
     "TICK",
+    "WEBHOOKS",
     "Nudger",
     "broker_options",
     "clear_nudge",
@@ -56,6 +57,7 @@ TICK: Final = "maintain.tick"
 FIGURES: Final = "maintain.figures"
 GROWTH: Final = "maintain.growth"
 JOB: Final = "maintain.job"
+WEBHOOKS: Final = "score.webhooks"
 
 # Queue of each task.
 TASKS: Final[dict[str, str]] = {
@@ -64,6 +66,7 @@ TASKS: Final[dict[str, str]] = {
     EMBED_MEMORIES: EMBED,
     SCORE_MEMORIES: SCORE,
     RATE_MEMORIES: SCORE,
+    WEBHOOKS: SCORE,
     RIGHTS_TICK: RIGHTS,
     RIGHTS_JOB: RIGHTS,
     TICK: MAINTAIN,

@@ -16,9 +16,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from app.domain.server_urls import HTTP_URL, POSTGRESQL_URL, REDIS_URL
 from app.log_in_settings import LogInSettings
 from app.secret_settings import SecretFileSettings
-from app.setting_groups.compat_settings import CompatSettings
-from app.setting_groups.import_settings import ImportSettings
-from app.setting_groups.mcp_settings import McpSettings
+from app.setting_groups.capability_settings import CapabilitySettings
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -45,7 +43,7 @@ class ModelPrice(BaseModel):
     cached: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
-class Settings(SecretFileSettings, CompatSettings, ImportSettings, McpSettings, LogInSettings):
+class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     """Settings with defaults that work on one machine."""
 
     model_config = SettingsConfigDict(

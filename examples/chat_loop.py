@@ -91,7 +91,7 @@ def find_memories(ebbing: Ebbing, user: str, conversation: str, history: list[Me
     closest = ebbing.search(
         history[-1]["content"], limit=3, subject=user, roles=["user"], exclude_thread=conversation, reinforce=False
     )
-    lines = [f"[{hit.id}] {hit.raw['created_at'][:10]} user: {' '.join(hit.text.split())}" for hit in closest]
+    lines = [f"[{hit.id}] {hit.created_at:%Y-%m-%d} user: {' '.join(hit.text.split())}" for hit in closest]
     return Memories(CLOSEST + "\n".join(lines), closest.ids) if lines else Memories("", ())
 
 

@@ -33,7 +33,8 @@ def others(value: Any, hint: Any) -> list[Any]:
         return [other for other in (value * 2, value / 2, value + 0.1, value - 0.1, 1.0, 0.5, 0.0) if other != value]
     if value is None:
         return [1, 10, 0.5]
-    return [[], ["episodic"]]
+    choices = get_args(get_args(hint)[0]) if get_origin(hint) is tuple else ()
+    return [[], ["episodic"], *([choice] for choice in choices)]
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:

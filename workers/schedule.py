@@ -35,6 +35,7 @@ SAFETY_NETS: Final = (
     Net(queues.EMBED_MEMORIES, 2),
     Net(queues.SCORE_MEMORIES, 2),
     Net(queues.RATE_MEMORIES, 2),
+    Net(queues.WEBHOOKS, 2),
     Net(queues.RIGHTS_TICK, 5),
     Net(queues.TICK, 5),
     Net(queues.FIGURES, 15),

@@ -42,6 +42,7 @@ MENU: Final = {
     "history": MenuEntry(INSPECT, "Show the events of a memory.", ("memories.reviews",)),
     "links": MenuEntry(INSPECT, "List, add and remove links between memories.", ("memories.links",)),
     "threads": MenuEntry(INSPECT, "List threads, or the memories of a thread in order.", ("memories.threads",)),
+    "changes": MenuEntry(INSPECT, "List or follow what changed, in order.", ("memories.changes",)),
     "supersede": MenuEntry(INSPECT, "Replace outdated memories; decide on proposals.", ("memories.supersessions",)),
     "reviews": MenuEntry(INSPECT, "List memories that are due for review.", ("memories.reviews",)),
     "review": MenuEntry(INSPECT, "Record the result of a review.", ("memories.reviews",)),
@@ -62,6 +63,7 @@ MENU: Final = {
     "export": MenuEntry(PEOPLE, "Export a person's data to a zip file.", ("privacy.export",)),
     "dump": MenuEntry(PEOPLE, "Save the whole tenant to a file, to move it.", ("privacy.dump",)),
     "load": MenuEntry(PEOPLE, "Load a dump of a tenant.", ("privacy.dump",)),
+    "quarantine": MenuEntry(PEOPLE, "Hide what a key or source wrote; lift it again.", ("privacy.quarantines",)),
     "hold": MenuEntry(PEOPLE, "Place, list and release legal holds.", ("privacy.holds",)),
     "privacy": MenuEntry(
         PEOPLE,

@@ -246,7 +246,8 @@ def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short:
         findings.append(report("night_overdue", what, "check that the maintain queue makes progress", "night"))
     if cut_short:
         what = "the last nightly run reached its time limit" + (f" for {cut_short} tenants" if cut_short > 1 else "")
-        findings.append(attention("night_cut_short", what, "increase EBBING_NIGHT_HOURS, or start the nightly run again", "night"))
+        todo = "increase EBBING_NIGHT_HOURS, or start the nightly run again"
+        findings.append(attention("night_cut_short", what, todo, "night"))
     return findings
 
 
@@ -281,7 +282,8 @@ def recall_finding(tenants: int | None) -> Finding:
     """
     what = "recall returned almost nothing in the last self-tests"
     what += "" if tenants is None else f" for {_many(tenants, 'tenant')}"
-    return attention("recall_empty", what, "find the cause on the page Self-tests, fix it, and run the tests again", "tests")
+    todo = "find the cause on the page Self-tests, fix it, and run the tests again"
+    return attention("recall_empty", what, todo, "tests")
 
 
 def loss_finding(requests: int) -> Finding:

@@ -17,6 +17,7 @@ RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
     "erase": (),
     "export": (),
     "hide": (),
+    "quarantine": (),
     "restore": ("restored", "failed"),
 }
 """Jobs for people's rights requests; the tuple names the counts they report. Their own lane keeps nightly runs from

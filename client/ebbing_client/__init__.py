@@ -10,6 +10,7 @@ with Ebbing() as ebbing:
 """
 
 from ebbing_client.async_client import AsyncEbbing
+from ebbing_client.changes import Change
 from ebbing_client.client import Ebbing
 from ebbing_client.errors import (
     ApiError,
@@ -17,6 +18,7 @@ from ebbing_client.errors import (
     BadRequest,
     ClientClosed,
     Conflict,
+    CursorGone,
     DeadlinePassed,
     EbbingError,
     FieldProblem,
@@ -64,8 +66,10 @@ __all__ = [
     "AsyncEbbing",
     "BacklogFull",
     "BadRequest",
+    "Change",
     "ClientClosed",
     "Conflict",
+    "CursorGone",
     "DeadlinePassed",
     "Deletion",
     "Ebbing",

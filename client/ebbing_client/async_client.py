@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbing_client import operations
+from ebbing_client.changes import list_changes_async
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
 from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
@@ -143,6 +144,8 @@ class AsyncEbbing:
         """Yield the memories that match the filters of `GET /v1/memories`, newest first, page by page."""
         params = operations.list_params(filters)
         return self._read(operations.read_memory, "/v1/memories", "memories", params, timeout)
+
+    changes = list_changes_async
 
     @property
     def is_buffering(self) -> bool:

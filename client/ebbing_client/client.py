@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbing_client import operations
+from ebbing_client.changes import list_changes
 from ebbing_client.call import Call, encode
 from ebbing_client.connection import find_connection
 from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
@@ -177,6 +178,8 @@ class Ebbing:
         """Yield the memories that match the filters of `GET /v1/memories`, newest first, page by page."""
         params = operations.list_params(filters)
         return map(operations.read_memory, self._pages("/v1/memories", "memories", params, timeout))
+
+    changes = list_changes
 
     @property
     def is_buffering(self) -> bool:

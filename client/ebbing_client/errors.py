@@ -109,6 +109,10 @@ class Conflict(ApiError):
     """Conflict with the current state, such as a legal hold (409)."""
 
 
+class CursorGone(ApiError):
+    """Cursor of the feed whose changes were removed; `fields[0].limit` is the oldest one to go on from (410)."""
+
+
 class TooLarge(ApiError):
     """Request body over its size limit (413)."""
 
@@ -201,6 +205,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     403: NotAllowed,
     404: NotFound,
     409: Conflict,
+    410: CursorGone,
     413: TooLarge,
     422: Invalid,
     429: RateLimited,

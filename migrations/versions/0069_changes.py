@@ -13,7 +13,8 @@ down_revision = "0068"
 UP = """
 -- One row per batch of changes of one type. `batch` is drawn while the rows of the changed memories are locked, so two
 -- changes of a memory are in its order. `last` is the cursor of the batch's last change; it is set after the commit, by
--- the first reader, in the order of `batch`. Ids and types only: no subject, thread, tag or text.
+-- the first reader, in the order of `batch`. `spans` are the numbers of memories in the requests whose ids are `ids`: a
+-- request's memories have consecutive ids. Ids and types only: no subject, thread, tag or text.
 CREATE TABLE changes (
   tenant_id uuid NOT NULL,
   batch bigint GENERATED ALWAYS AS IDENTITY,
@@ -22,6 +23,7 @@ CREATE TABLE changes (
   size integer NOT NULL CHECK (size > 0),
   type text NOT NULL,
   ids uuid[] NOT NULL,
+  spans integer[],
   PRIMARY KEY (tenant_id, batch)
 );
 -- Numbering a batch must not write its ids again, and they don't compress.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0071"
-down_revision = "0069"
+down_revision = "0070"
 
 # A missing source means `unknown`: that of every key and memory from before, and of those that the version before adds.
 UP = """
@@ -34,7 +34,6 @@ CREATE TABLE quarantines (
   source text CHECK (source IN ('user', 'agent', 'document', 'tool', 'import', 'unknown')),
   after timestamptz,
   before timestamptz NOT NULL,
-  reason text NOT NULL,
   status text NOT NULL CHECK (status IN ('placing', 'placed', 'lifting', 'lifted')),
   placed_at timestamptz NOT NULL,
   placed_by text NOT NULL,

@@ -191,7 +191,8 @@ class Place:
         self.empty_stream()
         self.owner.execute(
             "TRUNCATE memories, memory_state, envelopes, tenant_work, memory_words, words, embeddings, "
-            "memory_windows, scores, rating_turns, usage, dead_letters, memory_events, links, reviews, tenant_counts"
+            "memory_windows, scores, rating_turns, usage, dead_letters, memory_events, links, reviews, tenant_counts, "
+            "changes, change_heads"
         )
         self.owner.execute("CHECKPOINT")
 

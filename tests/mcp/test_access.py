@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import structlog
+import yaml
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
@@ -196,6 +198,24 @@ def test_a_host_must_be_allowed(api: Api) -> None:
     assert status("http://evil.example/mcp") == 421
     api.service.configure(mcp_hosts="*")
     assert status("http://evil.example/mcp", origin="http://evil.example") == 200
+
+
+def test_the_examples_of_deployments_allow_the_names_of_their_service(api: Api) -> None:
+    root = Path(__file__).resolve().parents[2]
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]["api"]["environment"]
+    cluster = yaml.safe_load((root / "ops/kubernetes/base/config.yaml").read_text())["data"]
+    by_compose = compose["EBBING_MCP_HOSTS"].removeprefix("${EBBING_MCP_HOSTS:-").removesuffix("}")
+
+    def status(hosts: str, url: str, **more: str) -> int:
+        api.service.configure(mcp_hosts=hosts, host="0.0.0.0", **more)  # noqa: S104 - as in the examples
+        return api.post(url, headers=ACCEPT, json=RPC).status_code
+
+    assert status(by_compose, "http://api:8000/mcp") == 200
+    assert status("", "http://api:8000/mcp") == 421
+    for name in ("api", "api.ebbing", "api.ebbing.svc", "api.ebbing.svc.cluster.local"):
+        assert status(cluster["EBBING_MCP_HOSTS"], f"http://{name}:8000/mcp") == 200, name
+    assert status("", "https://ebbing.example.com/mcp") == 421
+    assert status("", "https://ebbing.example.com/mcp", public_url="https://ebbing.example.com") == 200
 
 
 def test_the_endpoint_can_be_off(api: Api, service: Any) -> None:

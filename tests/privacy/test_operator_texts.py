@@ -86,6 +86,8 @@ REASONS: dict[str, str] = {
             *("self_tests.kind", "tenant_work.stage", "tier_moves.move", "tier_moves.rule", "tombstones.what"),
             *("imports.format", "imports.status", "imports.requested_by", "imports.objects", "imports.counts"),
             *("imports.reasons", "imports.skipped", "imports.failure"),
+            *("api_keys.source", "memory_writers.key_id", "quarantines.key_id", "quarantines.source"),
+            *("quarantines.status", "quarantines.placed_by", "quarantines.lifted_by"),
             *("tombstones.cut", "usage.purpose", "supersessions.decided_by", "merges.decided_by"),
         ),
         WORDS_OF_CODE,

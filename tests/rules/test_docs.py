@@ -29,7 +29,7 @@ DOCUMENTS = [
     ROOT / "examples" / "README.md",
     *(
         ROOT / "ops" / f"{name}.md"
-        for name in ("deployment", "forgetting", "mcp", "models", "privacy", "runbook", "search")
+        for name in ("deployment", "forgetting", "mcp", "models", "privacy", "provenance", "runbook", "search")
     ),
 ]
 TARGET = re.compile(r"^([a-z][a-z-]*):.*## ", re.MULTILINE)

@@ -225,6 +225,12 @@ OTHERS = (
     ("pca_shares", "space_id, share_id, samples, drawn_at", "1, gen_random_uuid(), 1, now()"),
     ("notes", "memory_id", "gen_random_uuid()"),
     ("decay_clocks", "interval_seconds", "60"),
+    ("memory_writers", "memory_id, key_id, first_at, last_at", "gen_random_uuid(), 'x', now(), now()"),
+    (
+        "quarantines",
+        "quarantine_id, source, before, status, placed_at, placed_by",
+        "gen_random_uuid(), 'tool', now(), 'placed', now(), 'x'",
+    ),
     ("tick_averages", "tick, storage, retrieval, stability, at_risk", "1, 1, 1, 1, 0"),
     (
         "activation_history",

@@ -1,9 +1,10 @@
-"""Lanes `embed` and `score`: embed stored memories and rate their salience."""
+"""Lanes `embed` and `score`: embed stored memories, rate their salience, and send webhooks."""
 
 from __future__ import annotations
 
 from app import queues
 from app.services.enrichment import score_by_model, stage_runner
+from app.services.webhooks import delivery
 from workers.base import task
 
 
@@ -23,3 +24,10 @@ def score() -> None:
 def rate_memories() -> None:
     """Have a model rate memories that only have a rule-based score."""
     score_by_model.rate_memories()
+
+
+@task(queues.WEBHOOKS)
+def send_webhooks() -> None:
+    """Send changes to the receivers of webhooks."""
+    queues.clear_nudge(queues.WEBHOOKS)
+    delivery.deliver_webhooks()

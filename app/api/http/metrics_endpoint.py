@@ -60,6 +60,7 @@ _NO_TENANTS: Final = "`EBBING_METRICS_TENANTS` is 0, or the tenant isn't one of 
 _LANE: Final = {"lane": tuple(queues.LANES)}
 _USE: Final = {"use": tuple(USES)}
 _PROMPT: Final[dict[str, tuple[str, ...]]] = {"prompt": PROMPT_VERSIONS}
+WEBHOOK_STATES: Final = ("enabled", "failing", "paused", "disabled")
 _UNUSED: Final = "the settings don't configure this use"
 
 GAUGES: Final[dict[str, Gauge]] = {
@@ -132,6 +133,11 @@ GAUGES: Final[dict[str, Gauge]] = {
     "night_seconds": Gauge("Longest duration among the tenants' last nightly runs."),
     "night_cut_short": Gauge("Tenants whose last nightly run reached its time limit."),
     "night_failed": Gauge("Tenants whose last nightly run failed at this step.", {"step": tuple(STEPS)}),
+    "webhooks": Gauge(
+        "Webhooks of all tenants: `enabled`, `failing` (enabled, but the receiver failed last), `paused` by a caller, or "
+        "`disabled` after days of failures or a 410.",
+        {"state": WEBHOOK_STATES},
+    ),
     "privacy_open": Gauge("Open data-subject requests.", {"kind": get_args(Nature)}),
     "privacy_deadline_seconds": Gauge(
         "Time left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
@@ -275,6 +281,7 @@ def _kept() -> Iterator[Metric]:
     for name in ("overdue_seconds", "late_seconds", "seconds", "cut_short"):
         yield _gauge(f"night_{name}", [((), getattr(kept.nights, name))])
     yield _gauge("tenants_recall_empty", [((), kept.recall_empty)])
+    yield _gauge("webhooks", [((state,), kept.webhooks.get(state, 0)) for state in WEBHOOK_STATES])
     asked = kept.deadlines
     left = inf if asked.min_days_left is None else asked.min_days_left
     yield _gauge("privacy_open", [((kind,), asked.open.get(kind, 0)) for kind in get_args(Nature)])

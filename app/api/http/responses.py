@@ -82,7 +82,7 @@ def _given(memory_id: UUID, given: MemoryIn, created_at: datetime) -> dict[str, 
         {"id": memory_id}
         | {name: getattr(given, name) for name in _FIELDS}
         | {"role": infer_role(given.role, given.speaker), "metadata": given.metadata or {}}
-        | {"created_at": created_at, "valid_from": created_at}
+        | {"source": given.source or "unknown", "created_at": created_at, "valid_from": created_at}
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
@@ -22,14 +23,16 @@ from app.domain.salience.llm_scoring import read_scorer_version
 from app.domain.search.content_filters import ContentFilters
 from app.domain.strength.promotion import REASONS
 from app.domain.tiers.decay_tier import DECAY_TIERS
-from app.errors import FieldError, Invalid
+from app.errors import FieldError, Invalid, NotFound
 from app.services.memories import explanation, history, live_numbers, manual_restore, memories, threads
 from app.services.memories.explanation import TierExplanation
+from app.services.privacy import quarantines
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.store.enrichment.rating_comparison import StoredRating
 from app.store.memories.history import HistoryEvent
 from app.store.memories.memories import Filters, ListOrder, StoredMemory
+from app.store.privacy.quarantines import Quarantine
 
 router = APIRouter(prefix="/v1/memories", tags=["memories"])
 
@@ -141,9 +144,16 @@ def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response
     `next_change` is the next tier change if the memory isn't used, or null. `holds` lists legal holds; their reasons
     are shown only to keys with the scope `privacy`. `supersedes` lists the superseded memories with status (`active`,
     `waiting` for a memory with that id, or `rejected`) and reason, and `superseded_by` the memories that supersede this
-    one. `corrects` and `corrected_by` list the memories on either side of a correction.
+    one. A memory in quarantine
+    has the tier `quarantined`. `corrects` and `corrected_by` list the memories on either side of a correction.
     """
-    found = explanation.explain_tier(caller.tenant_id, memory_id, as_of)
+    try:
+        found = explanation.explain_tier(caller.tenant_id, memory_id, as_of)
+    except NotFound:
+        quarantine = quarantines.find_hiding(caller.tenant_id, memory_id)
+        if quarantine is None:
+            raise
+        return responses.answer(_explain_quarantine(memory_id, quarantine))
     return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
@@ -202,6 +212,14 @@ def _rated(found: StoredRating) -> dict[str, Any]:
     model, prompt_version = read_scorer_version(found.version)
     shown = responses.pick(found, "rated_at", "salience", "rules_salience")
     return {"model": model, "prompt_version": prompt_version, **shown}
+
+
+def _explain_quarantine(memory_id: UUID, found: Quarantine) -> dict[str, Any]:
+    why = f"quarantine {found.quarantine_id} of {found.placed_at:%Y-%m-%d} hides it: POST /v1/quarantines/{{id}}/lift"
+    lists: dict[str, list[Any]] = {name: [] for name in ("holds", "supersedes", "superseded_by", "corrects")}
+    numbers = dict.fromkeys(("as_of", "keep", "rating", "next_change"))
+    shown = {"id": memory_id, "tier": "quarantined", "wanted": "quarantined", "rule": "quarantine", "why": why}
+    return {**shown, **numbers, **lists, "corrected_by": [], "numbers": {}}
 
 
 def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:

@@ -44,6 +44,7 @@ GROUPS: Final = {
     "schedule": "The nightly maintenance: its times, its runs, and a run on demand.",
     "maintenance": "Start single steps of the nightly maintenance, or preview them with `dry_run`.",
     "imports": "Files of memories from other products or from Ebbing: upload, progress and skipped records.",
+    "webhooks": "Receivers that get each change of the feed as a signed message, without texts, and the deliveries to them.",
     "jobs": "Background jobs and their progress.",
     "privacy": "Requests of people: erasures, exports, legal holds, the request log, the audit log. Requires the scope "
     "`privacy`.",

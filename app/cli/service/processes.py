@@ -24,7 +24,8 @@ OTHER_FILES: Final = 256
 """Number of files that the API opens in addition to its connections: PostgreSQL, Redis, logs and libraries."""
 STOP_SECONDS: Final = 8
 INGEST_PROCESSES: Final = 2
-SCORE_PROCESSES_WITH_MODEL: Final = 2  # one may wait for a model while the other applies the rules
+SCORE_PROCESSES: Final = 2  # one may wait for receivers of webhooks while the other applies the rules
+SCORE_PROCESSES_WITH_MODEL: Final = 3  # a third may wait for a model
 
 router = typer.Typer()
 
@@ -147,7 +148,7 @@ def worker(
         typer.Option(
             "--concurrency",
             min=1,
-            help="Number of processes. Default: 2 for ingest, 2 for score if a model is configured, otherwise 1.",
+            help="Number of processes. Default: 2 for ingest, 2 for score, or 3 if a model is configured, otherwise 1.",
         ),
     ] = None,
 ) -> None:
@@ -167,7 +168,9 @@ def _processes(lane: str, config: Settings) -> int:
     """Return the default number of processes, so that one slow task doesn't block a lane."""
     if lane == "ingest":
         return INGEST_PROCESSES
-    return SCORE_PROCESSES_WITH_MODEL if lane == "score" and config.has_provider else 1
+    if lane == "score":
+        return SCORE_PROCESSES_WITH_MODEL if config.has_provider else SCORE_PROCESSES
+    return 1
 
 
 @router.command(epilog=examples("ebbing beat"))

@@ -82,8 +82,8 @@ class Allowed:
         Raises:
             HostRefused: The address isn't allowed.
         """
-        parsed = _plain_form(address)
-        if parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified or parsed in _METADATA:
+        parsed = plain_form(address)
+        if is_never_allowed(parsed):
             raise HostRefused(f"{host} resolves to {address}, a link-local, multicast, unspecified or metadata address")
         if not parsed.is_global and not (self.private or _is_named_local(host)):
             raise HostRefused(f"{host} resolves to {address}, a private address")
@@ -98,6 +98,8 @@ def client(
     answer_max_bytes: int,
     less_by_path: Mapping[str, int] | None = None,
     connections: int,
+    more_headers: frozenset[str] = frozenset(),
+    status_only: bool = False,
     resolve: Resolve | None = None,
     clock: Clock = time.monotonic,
 ) -> httpx2.Client:
@@ -109,11 +111,22 @@ def client(
         answer_max_bytes: Maximum size of a response body.
         less_by_path: Lower maximum sizes, by the end of the request's path.
         connections: Maximum number of concurrent connections.
+        more_headers: Names of headers to send in addition to the usual ones, in lower case.
+        status_only: True if the caller needs the status alone: a response isn't refused for its declared size or
+            its encoding, and reading its body ends at the maximum size.
         resolve: Function that resolves a host and port; defaults to the system's resolver.
         clock: Monotonic clock in seconds.
     """
     sizes = _AnswerSizes(answer_max_bytes, less_by_path or {})
-    transport = _Transport(allowed, sizes, connections, resolve or _resolve, clock)
+    transport = _Transport(
+        allowed,
+        sizes,
+        connections,
+        resolve or resolve_host,
+        clock,
+        sent_headers=_SENT_HEADERS | more_headers,
+        status_only=status_only,
+    )
     return httpx2.Client(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout_seconds)
 
 
@@ -145,9 +158,21 @@ class _AnswerSizes:
 
 
 class _Transport(httpx2.BaseTransport):
-    def __init__(self, allowed: Allowed, sizes: _AnswerSizes, connections: int, resolve: Resolve, clock: Clock) -> None:
+    def __init__(
+        self,
+        allowed: Allowed,
+        sizes: _AnswerSizes,
+        connections: int,
+        resolve: Resolve,
+        clock: Clock,
+        *,
+        sent_headers: frozenset[str],
+        status_only: bool,
+    ) -> None:
         self._allowed = allowed
         self._sizes = sizes
+        self._sent_headers = sent_headers
+        self._status_only = status_only
         self._clock = clock
         self._deadline = _Deadline()
         self._pool = httpcore2.ConnectionPool(
@@ -181,7 +206,7 @@ class _Transport(httpx2.BaseTransport):
                         port=request.url.port,
                         target=request.url.raw_path,
                     ),
-                    headers=[*_sent(request.headers.raw), (b"accept-encoding", b"identity")],
+                    headers=[*_sent(request.headers.raw, self._sent_headers), (b"accept-encoding", b"identity")],
                     content=cast("Iterable[bytes]", request.stream),
                     extensions={"timeout": timeouts},
                 )
@@ -190,7 +215,7 @@ class _Transport(httpx2.BaseTransport):
         response = httpx2.Response(
             answer.status, headers=answer.headers, stream=_Body(self, answer, at, most), extensions=answer.extensions
         )
-        if refused := _find_refusal(response, most):
+        if not self._status_only and (refused := _find_refusal(response, most)):
             response.close()
             raise AnswerRefused(refused)
         return response
@@ -317,11 +342,11 @@ def _left(deadline: _Deadline, clock: Clock, timeout: float | None) -> float | N
     return remaining if timeout is None else min(remaining, timeout)
 
 
-def _sent(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in headers if name.decode("latin-1").lower() in _SENT_HEADERS]
+def _sent(headers: Iterable[tuple[bytes, bytes]], names: frozenset[str]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name.decode("latin-1").lower() in names]
 
 
-def _resolve(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Resolve a host to its distinct addresses with the system's resolver."""
     results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in results))
@@ -338,7 +363,12 @@ def _is_named_local(host: str) -> bool:
     return True
 
 
-def _plain_form(address: str) -> _Address:
+def is_never_allowed(address: _Address) -> bool:
+    """Return true for addresses that no setting allows: link-local, multicast, unspecified and metadata addresses."""
+    return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
+
+
+def plain_form(address: str) -> _Address:
     """Return the address, unwrapping an IPv4 address embedded in an IPv6 one."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address):

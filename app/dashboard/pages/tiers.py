@@ -44,6 +44,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("archived", "erasure"): "erasure pending",
     ("deleted", "erasure"): "erased on request",
     ("hidden", "erasure"): "erasure requested",
+    ("hidden", "quarantine"): "put in quarantine",
     ("expired", "category"): "retention period of its category expired",
     ("expired", "risk"): "retention period for its privacy risk expired",
     ("expired", "source_expired"): "summary whose sources have all expired",
@@ -57,6 +58,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("restored", "edit"): "edited or sent again",
     ("restored", "hand"): "restored manually",
     ("restored", "cancelled"): "erasure cancelled",
+    ("restored", "quarantine"): "quarantine lifted",
     ("restored", "made_again"): "summary regenerated without deleted sources",
 }
 

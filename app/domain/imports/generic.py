@@ -54,7 +54,8 @@ def _decode_plain(line: bytes) -> MemoryIn | None:
         if memory.external_id is None or memory.text.isspace():
             return None
         needs_check = not line.isascii() or b"\\u" in line or memory.metadata is not None
-        if needs_check or memory.embedding is not None or memory.links or memory.expires_at or memory.occurred_at:
+        is_rare = memory.embedding is not None or memory.links or memory.written is not None
+        if needs_check or is_rare or memory.expires_at or memory.occurred_at:
             check(memory)
     except (*UNDECODABLE, Invalid):
         return None

@@ -22,6 +22,7 @@ from app.domain.ingest.memory import (
     check_links,
     check_moment,
     check_retention,
+    check_written,
     field_path,
 )
 from app.errors import Invalid
@@ -177,6 +178,7 @@ def check(memory: MemoryIn) -> None:
         check_moment(memory.occurred_at, field_path(None, "occurred_at"))
     check_retention(memory, None)
     check_links(memory, None)
+    check_written(memory, None)
 
 
 def describe(given: object, error: Exception) -> str:

@@ -28,6 +28,9 @@ Action = Literal[
     "hold_placed",
     "hold_released",
     "hold_corrected",
+    "quarantine_placed",
+    "quarantine_lifted",
+    "memories_quarantined",
     "tier_moved",
     "memories_deleted",
     "memories_restored",
@@ -63,6 +66,12 @@ Action = Literal[
     "texts_reviewed",
     "request_recorded",
     "receipt_confirmed",
+    "webhook_created",
+    "webhook_changed",
+    "webhook_deleted",
+    "webhook_disabled",
+    "webhook_replayed",
+    "webhook_secret_rotated",
 ]
 
 SYSTEM: Final = "system"

@@ -145,8 +145,9 @@ def render_access_memory(line: Mapping[str, Any], texts: Texts = ENGLISH) -> str
     retention = line.get("retention") or {}
     next_change_at, as_of = retention.get("next_change_at"), retention.get("as_of")
     reason, identities = retention.get("why"), sum((line.get("identities") or {}).values())
+    hidden = "quarantined" if line.get("quarantined") else "hidden"
     derived = {
-        "tier": texts.text("export.field.hidden") if line["hidden"] else state.get("tier"),
+        "tier": texts.text(f"export.field.{hidden}") if line["hidden"] else state.get("tier"),
         "strength": line.get("strength"),
         "importance": line.get("importance"),
         "salience": state.get("salience"),

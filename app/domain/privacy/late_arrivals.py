@@ -11,8 +11,10 @@ from uuid import UUID
 
 from app.domain.ingest.ids import first_seq, last_seq
 from app.domain.ingest.memory import MemoryIn, Written
+from app.domain.ingest.sources import Writer
 from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.quarantine import Terms
 
 
 def matches_scope(scope: Scope, memory: MemoryIn, accepted_ms: int) -> bool:
@@ -90,15 +92,19 @@ class ArrivalErasures:
         cuts: Last stream positions that started erasures cover, by erasure id; later data belongs to a new subject.
         last_cut_ms: Time of the latest of these positions, in milliseconds since 1970; data accepted until then may
             match a tombstone.
+        quarantines: Conditions of the quarantines in force.
     """
 
     scopes: dict[UUID, Scope]
     cuts: dict[UUID, str]
     last_cut_ms: int
+    quarantines: tuple[Terms, ...] = ()
 
-    def may_match(self, memories: Iterable[MemoryIn], accepted_ms: int) -> bool:
+    def may_match(self, memories: Iterable[MemoryIn], accepted_ms: int, writer: Writer) -> bool:
         """Return whether any of a request's memories may have to be hidden or dropped."""
-        if accepted_ms <= self.last_cut_ms:
+        if accepted_ms <= self.last_cut_ms or any(
+            terms.match_arrival(writer, accepted_ms) for terms in self.quarantines
+        ):
             return True
         return bool(self.scopes) and any(
             matches_scope(scope, memory, accepted_ms) for memory in memories for scope in self.scopes.values()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from app.domain.ingest.sources import describe_source
 from app.domain.recall.request import Recalled
 from app.domain.text import tokens
 from app.domain.text.words import format_line
@@ -26,7 +27,8 @@ def build_context(
     """Return the memories as a text block for a prompt, and the memories that fit in it.
 
     The block is enclosed in `<memories>` tags and starts with a line that declares it as data. Each memory starts a
-    line, `[id] date speaker: text`, oldest first; a speaker without a name is shown by role. Continuation lines are
+    line, `[id] date speaker: text`, oldest first; a speaker without a name is shown by role. After the date, a known
+    source other than the user follows in parentheses, such as `(from a tool)`. Continuation lines are
     indented so that no text can forge an entry. Control characters become blanks and angle brackets become single
     angle quotation marks so that no text can forge a tag. Memories that exceed the budget are omitted; only the first
     memory is truncated instead.
@@ -42,7 +44,8 @@ def build_context(
     chosen: list[Recalled] = []
     for place, (memory, text) in enumerate(zip(memories, shown, strict=True)):
         happened_at = memory.occurred_at or memory.created_at
-        prefix = f"[{memory.id}] {_day(happened_at, zone)} "
+        note = describe_source(memory.source)
+        prefix = f"[{memory.id}] {_day(happened_at, zone)} {f'({note}) ' if note else ''}"
         speaker = " ".join(_plain(memory.speaker or memory.role or "").split())
         statement = format_line(_lines(text), speaker)
         if not chosen:

@@ -6,6 +6,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.domain.ingest.sources import SOURCES, Source
+
 RECALLED_MAX: Final = 20
 TOKENS_MAX: Final = 32_768
 
@@ -40,6 +42,8 @@ class Recall(BaseModel):
     messages against them. False requests none and ignores the stored ones. Without a rating model there are no cues and
     no cost; with one they cost about 80 tokens per call and 25 per memory. Memories rated before this was enabled have
     none."""
+    sources: Annotated[tuple[Source, ...], Field(min_length=1, max_length=len(SOURCES))] = SOURCES
+    """Sources of the memories that are recalled; a request may restrict them further. Default: all."""
     token_budget: Annotated[int, Field(ge=1, le=TOKENS_MAX)] = 1_000
     """Maximum number of tokens in the context, unless the request sets `token_budget`; token counts are
     overestimates."""

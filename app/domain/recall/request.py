@@ -11,6 +11,7 @@ import msgspec
 
 from app.domain.ingest.memory import Kind, Moment, Name
 from app.domain.ingest.roles import USUAL, Role, infer_role, read_message_role
+from app.domain.ingest.sources import SOURCES, Source
 from app.domain.recall.parameters import RECALLED_MAX, TOKENS_MAX
 from app.domain.search.request import QUERY_MAX_CHARACTERS, SearchRequest, find_nul
 from app.domain.text import tokens
@@ -27,7 +28,7 @@ FADE: Final = 0.85
 ASIDE: Final[frozenset[Role]] = frozenset({"system", "tool"})
 """Roles whose messages aren't part of the conversation."""
 
-_FILTERS: Final = ("subject", "thread", "exclude_thread", "tags", "kinds", "after", "before", "roles")
+_FILTERS: Final = ("subject", "thread", "exclude_thread", "tags", "kinds", "after", "before", "roles", "sources")
 
 _Text = Annotated[str, msgspec.Meta(max_length=QUERY_MAX_CHARACTERS)]
 
@@ -70,6 +71,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             system and tool are excluded.
         after: Only memories of events at or after this time. If the time of the event is unknown, acceptance counts.
         before: Only memories of events before this time. If the time of the event is unknown, acceptance counts.
+        sources: Only memories with one of these sources; empty means any that the policy allows (`recall.sources`).
     """
 
     messages: Annotated[list[_Text | Message], msgspec.Meta(min_length=1, max_length=MESSAGES_MAX)]
@@ -85,6 +87,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     after: Moment | None = None
     before: Moment | None = None
     roles: Annotated[tuple[Role | None, ...], msgspec.Meta(min_length=1)] = USUAL
+    sources: Annotated[tuple[Source, ...], msgspec.Meta(max_length=len(SOURCES))] = ()
 
     def __post_init__(self) -> None:
         """Validate the messages and filters.
@@ -160,7 +163,7 @@ class Recalled(msgspec.Struct, frozen=True):
 
     `highlight` is the part of the text that matches the conversation best, about 300 characters of whole sentences.
     `relevance` is 0 to 1 and comparable across conversations. `strength` is the current strength, 0 to 1. `role` is the
-    speaker's role, null if unknown. `explain` is null unless requested.
+    speaker's role, null if unknown. `source` says who wrote the memory. `explain` is null unless requested.
     """
 
     id: UUID
@@ -180,6 +183,7 @@ class Recalled(msgspec.Struct, frozen=True):
     created_at: datetime
     role: Role | None = None
     explain: dict[str, Any] | None = None
+    source: Source = "unknown"
 
 
 def spoken_by_user(turns: Sequence[WindowMessage]) -> list[str]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.roles import Role
+from app.domain.ingest.sources import Source
 
 
 class Candidate(Struct, frozen=True, gc=False):
@@ -29,6 +30,7 @@ class Candidate(Struct, frozen=True, gc=False):
         before_id: The previous turn in the memory's thread; None if there is no previous turn or it wasn't looked up.
         is_embedded: False if the memory has no vector yet or the query has none.
         metadata: The metadata as JSON, which only results decode.
+        source: Who wrote it; None if it is unknown.
     """
 
     memory_id: UUID
@@ -53,6 +55,7 @@ class Candidate(Struct, frozen=True, gc=False):
     categories: list[str] = []
     entities: list[str] = []
     metadata: str | None = None
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import msgspec
 
 from app.domain.ingest.memory import EMBEDDING_MAX_DIMENSIONS, Kind, check_direction
 from app.domain.ingest.roles import USUAL, Role
+from app.domain.ingest.sources import Source
 from app.domain.search.content_filters import NUL, ContentFilters
 from app.domain.search.parameters import RERANK_MAX, Mode, Ranking
 from app.errors import FieldError, Invalid
@@ -217,7 +218,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     that it directly supersedes, and `superseded_by` newer ones that directly supersede it. `role` is the speaker's
     role, null if unknown. `highlight` is the part of a long text that contains most of the query's words, about 300
     characters of whole sentences; null if the text isn't longer. `categories`, `entities` and `metadata` are those that
-    the caller gave.
+    the caller gave. `source` says who wrote the memory.
     """
 
     id: UUID
@@ -242,3 +243,4 @@ class SearchResult(msgspec.Struct, frozen=True):
     categories: list[str] = []
     entities: list[str] = []
     metadata: dict[str, Any] = {}
+    source: Source = "unknown"

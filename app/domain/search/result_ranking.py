@@ -88,6 +88,7 @@ def _result(
 ) -> SearchResult:
     fields: dict[str, Any] = {name: getattr(found, name) for name in _ALIKE}
     fields |= {"supersedes": found.supersedes or [], "superseded_by": found.superseded_by or []}
+    fields["source"] = found.source or "unknown"
     fields["metadata"] = msgspec.json.decode(found.metadata) if found.metadata else {}
     return SearchResult(
         id=found.memory_id, score=score, strength=float(vitals.strength[place]), explain=explained, **fields

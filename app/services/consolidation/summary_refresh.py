@@ -33,7 +33,7 @@ from app.store.enrichment.work_queue import NIL
 from app.store.erasure import hidden_memories, requests
 from app.store.memories import memories
 from app.store.memories.tenant_counts import NONE
-from app.store.privacy import holds
+from app.store.privacy import holds, quarantines
 from app.store.strength import states
 from app.store.tenants import policies
 
@@ -181,7 +181,9 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
         feed.record(tx, tenant_id, UPDATED, [summary_id])  # before it may be hidden again
         if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
             write.count(NONE, {("restored", "made_again"): 1})
-    merges.forget(tx, tenant_id, merge_id, case.gone)
+    # Sources in quarantine stay in the lineage, so that the summary is made again with them when it is lifted.
+    in_quarantine = quarantines.filter_hidden(tx, tenant_id, case.gone)
+    merges.forget(tx, tenant_id, merge_id, [source for source in case.gone if source not in in_quarantine])
     decayed_sources.forget(tx, tenant_id, summary_id)
     action: Action = "memories_deleted" if summary is None else "memories_merged"
     write.audit(action, ids=[summary_id], details={"merge": str(merge_id), "again": True})

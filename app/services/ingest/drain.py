@@ -173,9 +173,8 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
             unaffected: list[Arrival] = []
             # `upsert_by_external_id` stores arrivals that may match an erasure, and hides or drops the matches.
             for arrival in to_copy:
-                (to_upsert if open_erasures.may_match(arrival.memories, arrival.accepted_ms) else unaffected).append(
-                    arrival
-                )
+                is_matched = open_erasures.may_match(arrival.memories, arrival.accepted_ms, arrival.writer)
+                (to_upsert if is_matched else unaffected).append(arrival)
             if unaffected:
                 stored += envelopes.copy_fresh(tx, tenant_id, unaffected)
             failpoints.trigger("drain.before_commit")

@@ -152,8 +152,8 @@ def _store(
 
 
 def _needs_care(memory: MemoryIn) -> bool:
-    """Return whether COPY can't store a memory: it has a vector or links, or supersedes others."""
-    return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes)
+    """Return whether COPY can't store a memory: it has a vector or links, supersedes others, or waited (`written`)."""
+    return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes) or memory.written is not None
 
 
 def _drop_erased(open_erasures: ArrivalErasures, position: str, fresh: list[Memory], skipped: Skipped) -> list[Memory]:
@@ -204,7 +204,9 @@ def _writer(found: Import) -> Writer:
 def _store_careful(tenant_id: UUID, found: Import, position: str, items: Sequence[Memory], era: Era) -> Counter[str]:
     """Store memories as if a request had brought them, and give inserted ones the state of the file."""
     base = _base(found, b"upsert")
-    arrival = Arrival(position, base, parse_entry_id(position)[0], [item.given for item in items], writer=_writer(found))
+    arrival = Arrival(
+        position, base, parse_entry_id(position)[0], [item.given for item in items], writer=_writer(found)
+    )
     changed = upsert_by_external_id.upsert_memories(tenant_id, [arrival])
     failpoints.trigger("import.after_upsert")
     rows = _build_rows(found, items, era, base)

@@ -136,7 +136,11 @@ def load_memories(
         chosen, unchanged = _choose(tx, tenant_id, items, erased, now, skipped)
         counts = {"stored": len(chosen), "unchanged": unchanged, "skipped": len(skipped)}
         if chosen and not found.dry_run:
-            _store(write, chosen, header, found, now.timestamp(), basis)
+            is_own = header.tenant_id == tenant_id
+            loaded = [_stamped(item, found.key_source, is_own=is_own) for item in chosen]
+            _store(write, loaded, header, now.timestamp(), basis)
+            writes = [WriteTime(item.memory_id, found.requested_by, now) for item in loaded]
+            provenance.record_writes(tx, tenant_id, writes)
         counts = {name: number for name, number in counts.items() if number}
         imports.record_progress(tx, tenant_id, current, records=records, counts=counts, skipped=sorted(skipped))
     if counts.get("stored") and not found.dry_run:
@@ -190,14 +194,12 @@ def _store(
     write: MemoryWrite,
     loaded: Sequence[DumpedMemory],
     header: DumpHeader,
-    found: Import,
     now: float,
     basis: ChosenBasis | None,
 ) -> None:
     """Insert memories, and archive at once those that were archived or in cold storage."""
     tx, tenant_id = write.tx, write.tenant_id
-    era = _insert(write, loaded, header, found, memory_strength.load_timeline(tx, tenant_id), now)
-    provenance.record_writes(tx, tenant_id, _list_writers(loaded, is_own=header.tenant_id == tenant_id))
+    era = _insert(write, loaded, header, memory_strength.load_timeline(tx, tenant_id), now)
     ids = {item.memory_id for item in loaded}
     write.measure_inserted(ids)
     vectors = {item.memory_id: item.vector for item in loaded if item.vector}
@@ -243,7 +245,6 @@ def _insert(
     write: MemoryWrite,
     items: Sequence[DumpedMemory],
     header: DumpHeader,
-    found: Import,
     times: Timeline,
     now: float,
 ) -> Era:
@@ -261,9 +262,7 @@ def _insert(
         anchor: dict[str, Any] = {name: float(getattr(state, name)[row]) for name in _ANCHOR}
         anchor["anchored_at"] = datetime.fromtimestamp(anchor["anchored_at"], UTC).isoformat()
         fresh = {"tier": "active", "policy_version": era.version} | ({} if is_same else {"next_due_at": "-infinity"})
-        source_kept = as_stored(lowest((item.given.source, found.key_source)))
-        stamped = {"source": source_kept, "written_by": found.requested_by}
-        by_table["memories"].append(item.memory | memory_id | stamped)
+        by_table["memories"].append(item.memory | memory_id)
         by_table["memory_state"].append(item.state | memory_id | anchor | fresh)
         if item.score is not None:
             by_table["scores"].append(item.score | memory_id)
@@ -296,13 +295,15 @@ def _find_version(times: Timeline, header: DumpHeader, now: float) -> int | None
     return next(taken_over, era.version if era.policy == policy else None)
 
 
-def _list_writers(items: Sequence[DumpedMemory], *, is_own: bool) -> list[WriteTime]:
-    """Return the keys that wrote the memories of a dump, if it is this tenant's own; the ids of others mean nothing."""
-    return [
-        WriteTime(item.memory_id, key_id, datetime.fromisoformat(str(item.memory["created_at"])))
-        for item in items
-        if is_own and isinstance(key_id := item.memory.get("written_by"), str)
-    ]
+def _stamped(item: DumpedMemory, key_source: str | None, *, is_own: bool) -> DumpedMemory:
+    """Return a memory with the source that it had, no higher than that of the loading key.
+
+    Args:
+        is_own: The dump is the tenant's own, so the id of the key that wrote the memory stays; otherwise it is removed.
+    """
+    written_by = item.memory.get("written_by") if is_own else None
+    source = as_stored(lowest((item.given.source, key_source)))
+    return item._replace(memory=item.memory | {"source": source, "written_by": written_by})
 
 
 def _build_state(items: Sequence[DumpedMemory]) -> State:

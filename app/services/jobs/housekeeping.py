@@ -12,6 +12,7 @@ from app import metrics
 from app.domain.consolidation.supersession import WAITING_DAYS
 from app.domain.jobs import Step
 from app.settings import settings
+from app.store.changes import feed
 from app.store.core import database
 from app.store.jobs import expired_rows
 from app.store.tenants import policies
@@ -25,6 +26,9 @@ RECORDS: Final = timedelta(days=90)
 PEOPLE: Final = timedelta(days=730)
 # Retention of the counts of tier moves, which are a few rows a day.
 MOVES: Final = timedelta(days=365)
+
+# Retention of deliveries of webhooks: all attempts take four days, and a replay may follow.
+DELIVERIES: Final = timedelta(days=14)
 
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
@@ -53,12 +57,17 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("names", timedelta(days=WAITING_DAYS)),
         ("link_names", timedelta(days=WAITING_DAYS)),
         ("searches", timedelta(days=searches_days)),
+        ("changes", timedelta(days=policy.changes.keep_days)),
+        ("deliveries", DELIVERIES),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
         name, age = retention_periods[place]
         with database.tenant(tenant_id) as tx:
-            rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
+            if name == "changes":
+                rows = feed.delete_expired(tx, tenant_id, as_of - age, SLICE_ROWS)
+            else:
+                rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows
         if rows < SLICE_ROWS:
             place += 1

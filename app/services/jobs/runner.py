@@ -27,7 +27,7 @@ from app.services.jobs import backpressure, lease, queue
 from app.services.jobs.lease import LEASE_SECONDS
 from app.services.night import night_run
 from app.services.notes import note_run
-from app.services.privacy import export_job, export_requests, legal_holds
+from app.services.privacy import export_job, export_requests, legal_holds, quarantines
 from app.services.storage.memory_write import HIDE
 from app.services.strength import rebase
 from app.services.tiers import (
@@ -85,6 +85,7 @@ KINDS: dict[str, JobKind] = {
     export_requests.KIND: JobKind(export_job.run_job_slice),
     import_requests.KIND: JobKind(import_job.run_job_slice, import_job.clean_cancelled),
     legal_holds.KIND: JobKind(legal_holds.run_job_slice),
+    quarantines.KIND: JobKind(quarantines.run_job_slice),
     decay_deletion.KIND: JobKind(decay_deletion.run_job_slice),
     self_tests.KIND: JobKind(self_tests.run_job_slice),
     night_run.KIND: JobKind(night_run.run_job_slice),

@@ -24,6 +24,7 @@ from app.settings import settings
 from app.store.core import database, server_info
 from app.store.tenants import tenants
 from app.store.tiers import cold_segments
+from app.store.webhooks import turns
 
 TENANTS_PER_PAGE: Final = 500
 
@@ -191,6 +192,22 @@ def embedding_spaces() -> Iterator[Finding]:
         yield attention("embedding_spaces", what, spaces.REMEDY)
 
 
+def webhooks() -> Iterator[Finding]:
+    """Report webhooks that were disabled, or whose receivers fail."""
+    with database.drain() as tx:
+        states = turns.count_states(tx)
+    disabled, failing = states.get("disabled", 0), states.get("failing", 0)
+    todo = "look at their deliveries (`ebbing webhooks list`), tell the owners of the receivers, and enable them again"
+    if disabled:
+        what = f"{disabled:,} webhooks were disabled, because their receivers failed for days or answered with 410"
+        yield attention("webhooks", what, todo)
+    if failing:
+        what = f"the receivers of {failing:,} webhooks fail, and their messages are retried"
+        yield attention("webhooks", what, "look at their deliveries with `ebbing webhooks deliveries`")
+    if not disabled and not failing and states:
+        yield ok("webhooks", f"{sum(states.values()):,}, none fails")
+
+
 PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (postgresql, ("postgresql",)),
     (embedding_spaces, ("postgresql", "schema")),
@@ -198,6 +215,7 @@ PROBES: Final[tuple[tuple[Probe, tuple[str, ...]], ...]] = (
     (archived_vectors, ("postgresql", "schema")),
     (cold_keys, ("postgresql", "schema")),
     (master_key, ("postgresql", "schema")),
+    (webhooks, ("postgresql", "schema")),
     (redis, ("redis",)),
     (queue, ("postgresql", "schema", "redis")),
 )

@@ -24,6 +24,7 @@ from app.store.core import database
 from app.store.enrichment import rating_comparison
 from app.store.jobs.schedules import RunStatistics
 from app.store.privacy.deadlines import DeadlineTotals
+from app.store.webhooks import turns
 
 LETTER_TENANTS_MAX: Final = 50
 """Maximum number of tenants whose dead letters are counted separately."""
@@ -39,6 +40,7 @@ class Figures(msgspec.Struct, frozen=True):
         dead_letters: Number of dead letters that need a decision; at most `app.store.fleet_gauges.COUNTED_MOST`.
         letters_by_tenant: Number of these dead letters by tenant, for the `LETTER_TENANTS_MAX` tenants with the most.
         tenants_with_letters: Number of tenants with such dead letters.
+        webhooks: Number of webhooks by state: enabled, failing, paused or disabled.
         unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
         provisional: Number of memories that have only a rule-based score.
         rating_agreement: Agreement of the last ratings by a model with the rules, by model and prompt version.
@@ -61,6 +63,7 @@ class Figures(msgspec.Struct, frozen=True):
     deadlines: DeadlineTotals = msgspec.field(default_factory=lambda: DeadlineTotals({}, None, 0, 0))
     letters_by_tenant: dict[UUID, int] = msgspec.field(default_factory=dict)
     tenants_with_letters: int = 0
+    webhooks: dict[str, int] = msgspec.field(default_factory=dict)
 
     def count_other_letters(self, tenant_id: UUID, letters: int) -> tuple[dict[UUID, int], int, int]:
         """Return the dead letters of the other tenants: by tenant, the number of tenants, and the total.
@@ -90,6 +93,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         totals = fleet_gauges.whole(tx)
+        webhook_states = turns.count_states(tx)
         letters, tenants_with_letters = fleet_gauges.dead_letters_by_tenant(tx, LETTER_TENANTS_MAX)
         if is_minute:
             provisional = fleet_gauges.provisional(tx)
@@ -115,6 +119,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         deadlines.deadline_figures(),
         letters,
         tenants_with_letters,
+        webhook_states,
     )
     client().set(FIGURES, msgspec.json.encode(now))
     provider_status.check_connection()

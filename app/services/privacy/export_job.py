@@ -195,7 +195,7 @@ def _memories(tenant_id: UUID, subject: str, after: Any) -> SectionPage:
             fields = msgspec.json.decode(memory.memory, type=dict[str, msgspec.Raw])
             fields |= msgspec.json.decode(body, type=dict[str, msgspec.Raw])
             line["memory"] = fields
-        line |= {"tier": memory.tier, "hidden": memory.hidden, "held": memory.held}
+        line |= {"tier": memory.tier, "hidden": memory.hidden, "held": memory.held, "quarantined": memory.quarantined}
         line |= live_numbers.get(memory.memory_id, _NOT_LIVING)
         line |= {name: msgspec.Raw(getattr(memory, name).encode()) for name in ("state", "score", "others")}
         line["identities"] = count_identities(_read_text(body or memory.memory))

@@ -9,10 +9,12 @@ from typing import Final
 from uuid import UUID
 
 import numpy as np
+from msgspec import structs
 
 from app.clients.embedding.embedder import USUAL_COSINES
 from app.domain.dynamics.ops import Floats
 from app.domain.ingest.roles import speaker_name
+from app.domain.ingest.sources import SOURCES, Source
 from app.domain.policy.policy import Policy
 from app.domain.recall import bridges, gate, worth
 from app.domain.recall.context import find_unsaid
@@ -33,7 +35,7 @@ from app.domain.recall.relevance import (
 )
 from app.domain.recall.request import RecallRequest, WindowMessage, emphasis, spoken_by_user
 from app.domain.search.correction_order import CorrectionPair
-from app.domain.search.request import RESULTS_MAX, SearchResult
+from app.domain.search.request import RESULTS_MAX, SearchRequest, SearchResult
 from app.domain.text.inflection import irregular_forms
 from app.services.recall import kinship
 from app.services.search import candidate_strength, search
@@ -42,6 +44,7 @@ from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.enrichment import cues, reminders
 from app.store.enrichment.reminders import FlagHolders
+from app.store.enrichment.work_queue import NIL
 from app.store.search import neighbours, recall_evidence
 from app.store.strength import reviews
 from app.store.strength.reviews import ReviewSchedule
@@ -100,6 +103,12 @@ class JudgedWindow:
     is_single: bool
 
 
+def _restrict_sources(request: SearchRequest, allowed: Sequence[Source]) -> SearchRequest:
+    """Return a search of the allowed sources among those requested; if there is none, one that finds nothing."""
+    sources = tuple(source for source in request.sources or allowed if source in allowed)
+    return structs.replace(request, sources=sources, ids=None if sources else (NIL,))
+
+
 def judge_window(
     tenant_id: UUID, request: RecallRequest, turns: Sequence[WindowMessage], policy: Policy | None
 ) -> JudgedWindow:
@@ -113,6 +122,9 @@ def judge_window(
     word_decay = emphasis(window)
     gathered = search.gather_candidates(tenant_id, search_request, policy, word_decay)
     policy = gathered.policy
+    if set(policy.recall.sources) != set(SOURCES):
+        search_request = _restrict_sources(search_request, policy.recall.sources)
+        gathered = search.gather_candidates(tenant_id, search_request, policy, word_decay)
     ranked, _ = search.rank_gathered(tenant_id, gathered, search_request)
     forms = irregular_forms(word_decay) if policy.language == "english" else {}
     words = weigh_words(window, gathered.asked, gathered.total, forms)

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from app.clients.redis.stream import backlog
 from app.domain.ingest.bodies import decode
 from app.domain.ingest.envelope import Envelope
 from app.domain.ingest.ids import extract_index
 from app.domain.ingest.memory import MemoryIn, with_expiry
+from app.domain.ingest.sources import stamp
 from app.errors import Conflict, EbbingError, FieldError, NotFound, Unavailable
 from app.store.core import database
 from app.store.erasure import requests
@@ -148,9 +151,10 @@ def _pending(tenant_id: UUID, memory_id: UUID) -> Pending | None:
     with database.tenant(tenant_id) as tx:
         open_erasures = requests.coming(tx, tenant_id)
     memory = memories_sent[extract_index(memory_id)]
+    memory = replace(memory, source=stamp(memory.source, envelope.writer))
     return (
         None
-        if open_erasures.may_match([memory], envelope.accepted_ms)
+        if open_erasures.may_match([memory], envelope.accepted_ms, envelope.writer)
         else Pending(memory_id, with_expiry(memory, envelope.accepted_ms / 1000), envelope.accepted_ms)
     )
 

@@ -50,7 +50,7 @@ from app.store.erasure.hidden_memories import Hidden
 from app.store.jobs import jobs
 from app.store.memories import tenant_counts, writes
 from app.store.memories.tenant_counts import NONE, TierCounts
-from app.store.privacy import holds
+from app.store.privacy import holds, quarantines
 from app.store.tiers import row_deletion, tiers
 from app.store.tiers.tier_moves import Counted, Move
 
@@ -308,14 +308,27 @@ def hide_summaries(
 def hide_matching(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> TierCounts:
-    """Hide memories that match open erasures; return the counts of the hidden memories and their summaries."""
+    """Hide memories that open erasures or quarantines cover; return the counts of both and of their summaries."""
     ids_by_erasure, hidden = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in ids_by_erasure.items():
         summaries = hide_summaries(tx, tenant_id, erasure_id, ids)
         hidden_supersessions.hide_supersessions(tx, tenant_id, erasure_id, summaries.ids)
         hidden = hidden.plus(summaries.counts)
         queue_removal(tx, tenant_id, erasure_id)
-    return hidden
+    return hidden.plus(_hide_quarantined(tx, tenant_id, memory_ids))
+
+
+def _hide_quarantined(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:
+    """Hide memories that a quarantine in force covers, with their summaries; return the counts of both."""
+    counts = NONE
+    by_quarantine = quarantines.find_matching(tx, tenant_id, memory_ids) if memory_ids else {}
+    for quarantine_id, ids in by_quarantine.items():
+        hidden = hidden_memories.hide(tx, tenant_id, quarantine_id, Scope(memory_ids=ids))
+        summaries = hide_summaries(tx, tenant_id, quarantine_id, hidden.ids)
+        hidden_supersessions.hide_supersessions(tx, tenant_id, quarantine_id, [*hidden.ids, *summaries.ids])
+        counts = counts.plus(hidden.counts).plus(summaries.counts)
+        queue_removal(tx, tenant_id, quarantine_id)
+    return counts
 
 
 def queue_notes(tx: database.Transaction, tenant_id: UUID) -> None:

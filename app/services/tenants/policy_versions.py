@@ -22,6 +22,7 @@ from app.services.security import audit
 from app.services.strength import memory_strength, rebase
 from app.services.tenants import policy_impact
 from app.services.tenants.policy_impact import PolicyImpact
+from app.store.changes import feed
 from app.store.core import database
 from app.store.core.paging import Page, page_of
 from app.store.search import recorded_searches
@@ -162,6 +163,8 @@ def write_change(tenant_id: UUID, change: RequestedChange, actor: str = SYSTEM) 
         era = outcome.era
         policies.add(tx, tenant_id, era.version, era.policy, change.effective_at or now, change.author)
         schedule.follow_policy(tx, tenant_id)
+        if era.policy.changes.keep_days and not Timeline(eras).at(era.since).policy.changes.keep_days:
+            feed.interrupt(tx, tenant_id)
         if change.effective_at is None and not era.policy.record_searches:
             recorded_searches.delete_all(tx, tenant_id)
         fields = [changed.field for changed in outcome.changes]

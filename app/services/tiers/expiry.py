@@ -23,7 +23,7 @@ from app.domain.privacy.retention import NO_CATEGORY, OTHER_NAMES
 from app.domain.tiers.tier_decision import DELETED, EXPIRY, Decision, TierFacts
 from app.services.storage.memory_write import memory_write
 from app.services.strength import rebase
-from app.services.tiers import dry_run, expiry_preview, sweep, transitions
+from app.services.tiers import dry_run, expiry_preview, quarantine_expiry, sweep, transitions
 from app.services.tiers.dry_run import DryRunKind, PreviewPage, Tiers
 from app.services.tiers.transitions import DueMemories
 from app.store.consolidation import merges
@@ -172,6 +172,8 @@ def _count_expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step
 
 def _expired(tenant_id: UUID, state: dict[str, Any], until: float) -> Step:
     reference_time, after, counts = datetime.fromisoformat(state["as_of"]), UUID(state["after"]), Counter[str]()
+    if after == NIL:
+        counts += Counter(deleted=quarantine_expiry.expire_quarantined(tenant_id, reference_time))
     while True:
         slice_counts, following = expire_slice(tenant_id, reference_time, after)
         counts += slice_counts

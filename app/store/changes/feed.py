@@ -10,9 +10,10 @@ number after its predecessor's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -84,6 +85,10 @@ def parameters(tx: Connection, given: Sequence[Batch], at: datetime | None = Non
     }
 
 
+IS_ON: Final = f"""coalesce((
+  SELECT CAST(body->'changes'->>'keep_days' AS int) FROM policies
+  WHERE policies.tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1), {KEEP_DAYS}) > 0"""  # noqa: S608
+"""SQL condition that the tenant's policy switches the feed on."""
 RECORD: Final = f"""
 INSERT INTO changes (tenant_id, at, size, type, ids)
 SELECT %(tenant)s, coalesce(%(changes_at)s::timestamptz, clock_timestamp()), cardinality(ids), type, ids
@@ -91,9 +96,7 @@ FROM (
   SELECT type, CAST(item AS uuid[]) AS ids
   FROM unnest(%(change_types)s::text[], %(changed)s::text[]) AS given (type, item) OFFSET 0
 ) AS batches
-WHERE coalesce((
-  SELECT CAST(body->'changes'->>'keep_days' AS int) FROM policies
-  WHERE policies.tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1), {KEEP_DAYS}) > 0
+WHERE {IS_ON}
 """  # noqa: S608 - constants only
 
 
@@ -136,6 +139,11 @@ def newest(tx: Connection, tenant_id: UUID) -> int:
 def oldest(tx: Connection, tenant_id: UUID) -> int:
     """Return the lowest cursor that a reader may go on from: changes after it are all retained; 0 at first."""
     return _head(tx, tenant_id)[1]
+
+
+def bounds(tx: Connection, tenant_id: UUID) -> tuple[int, int]:
+    """Return the cursor of the newest change that is numbered already, and the oldest cursor to go on from."""
+    return _head(tx, tenant_id)
 
 
 def has_news(tx: Connection, tenant_id: UUID, cursor: int) -> bool:
@@ -204,28 +212,47 @@ def _read(tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | 
         "limit": limit,
     }
     changes: list[Change] = []
-    for last, change_type, at, ids in driver_connection(tx).execute(_AFTER, values, binary=True).fetchall():
-        first = last - len(ids) + 1
-        skipped = max(cursor + 1 - first, 0)
-        wanted = ids[skipped : skipped + limit - len(changes)]
-        changes += [Change(first + skipped + place, change_type, at, str(each)) for place, each in enumerate(wanted)]
+    for begin, change_type, at, ids, spans in driver_connection(tx).execute(_AFTER, values, binary=True).fetchall():
+        wanted = ids if spans is None else islice(_expand(ids, spans), max(cursor + 1 - begin, 0), None)
+        first = max(begin, cursor + 1)
+        rows = enumerate(islice(wanted, limit - len(changes)), first)
+        changes += [Change(place, change_type, at, str(each)) for place, each in rows]
     return changes
+
+
+def _expand(bases: Sequence[UUID], spans: Sequence[int]) -> Iterator[UUID]:
+    """Yield the ids of all memories of requests, given their first ids and their numbers of memories."""
+    for base, count in zip(bases, spans, strict=True):
+        for place in range(count):
+            yield UUID(int=base.int + place)
 
 
 # The window sums the sizes of at most `limit` rows, so that only the ids of rows that are returned are read.
 _AFTER: Final = """
-SELECT last, type, at, ids
+SELECT last - size + 1, type, at,
+  CASE WHEN spans IS NULL THEN ids[size - wanted + 1 : size - wanted + %(limit)s] ELSE ids END, spans
 FROM (
-  SELECT last, type, at, ids, sum(least(size, last - %(cursor)s)) OVER (ORDER BY last) - least(size, last - %(cursor)s)
-    AS before
+  SELECT last, type, at, ids, spans, size, wanted, sum(wanted) OVER (ORDER BY last) - wanted AS before
   FROM (
-    SELECT last, type, at, ids, size FROM changes
+    SELECT last, type, at, ids, spans, size, least(size, last - %(cursor)s) AS wanted FROM changes
     WHERE tenant_id = %(tenant)s AND last > %(cursor)s AND (%(types)s::text[] IS NULL OR type = ANY (%(types)s::text[]))
     ORDER BY last LIMIT %(limit)s
   ) AS candidates
 ) AS ranked
 WHERE before < %(limit)s
 ORDER BY last
+"""
+
+
+def interrupt(tx: Connection, tenant_id: UUID) -> None:
+    """Invalidate all cursors: changes weren't recorded for a time, and no reader may skip them unnoticed."""
+    newest(tx, tenant_id)
+    driver_connection(tx).execute(_INTERRUPT, {"tenant": tenant_id})
+
+
+_INTERRUPT: Final = """
+INSERT INTO change_heads AS head (tenant_id, newest, oldest) VALUES (%(tenant)s, 1, 1)
+ON CONFLICT (tenant_id) DO UPDATE SET newest = head.newest + 1, oldest = head.newest + 1
 """
 
 

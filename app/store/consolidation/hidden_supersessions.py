@@ -107,7 +107,9 @@ _HAND_OVER: Final = """
 UPDATE hidden_supersessions AS kept SET erasure_id = hides.erasure_id
 FROM (
   SELECT memory_id, erasure_id FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = ANY (ARRAY(
-    SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND status = 'grace'))
+    SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND status = 'grace'
+    UNION ALL
+    SELECT quarantine_id FROM quarantines WHERE tenant_id = %(tenant)s AND status IN ('placing', 'placed')))
 ) AS hides
 WHERE kept.tenant_id = %(tenant)s AND kept.erasure_id = %(erasure)s
   AND hides.memory_id IN (kept.memory_id, kept.superseded_id)

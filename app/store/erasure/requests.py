@@ -22,6 +22,7 @@ from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.quarantine import Terms
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql
@@ -223,7 +224,7 @@ ORDER BY requested_at, erasure_id
 
 
 def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
-    """Return the scopes and watermarks of open erasures, to check arriving data; the caller holds the shared lock.
+    """Return open erasures and quarantines, to check arriving data; the caller holds the shared lock.
 
     Scopes that list memory ids are omitted, because they can't match arriving data.
     """
@@ -231,12 +232,17 @@ def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
     erasures = [row for row in rows if row.erasure_id is not None]
     scopes = {row.erasure_id: scope_from_json(row.scope) for row in erasures}
     return ArrivalErasures(
-        scopes, {row.erasure_id: row.cut for row in erasures if row.cut is not None}, rows[0].last_cut_ms
+        scopes,
+        {row.erasure_id: row.cut for row in erasures if row.cut is not None},
+        rows[0].last_cut_ms,
+        msgspec.convert(rows[0].quarantines or (), tuple[Terms, ...]),
     )
 
 
 _COMING: Final = text("""
-SELECT erasure_id, scope, cut, last_cut_ms
+SELECT erasure_id, scope, cut, last_cut_ms, (
+    SELECT jsonb_agg(jsonb_build_object('key_id', key_id, 'source', source, 'after', after, 'before', before))
+    FROM quarantines WHERE tenant_id = :tenant AND status IN ('placing', 'placed')) AS quarantines
 FROM (SELECT coalesce(max(cut_ms), 0) AS last_cut_ms FROM tombstones WHERE tenant_id = :tenant) AS cuts
 LEFT JOIN erasures ON tenant_id = :tenant AND status IN ('grace', 'running', 'held') AND NOT scope ? 'memory_ids'
 ORDER BY requested_at, erasure_id

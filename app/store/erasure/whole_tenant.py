@@ -40,6 +40,7 @@ DATA: Final = (
     *("hidden_memories", "memory_state", "memories", "envelopes", "tombstones", "tenant_counts", "tier_moves"),
     *("queue_gaps", "operator_acts", "operators", "missing_links", "notes", "note_copies"),
     *("activation_history", "tick_averages", "decay_clocks", "changes", "change_heads"),
+    *("webhook_deliveries", "webhooks", "memory_writers", "quarantines"),
 )
 """Memories, data derived from them, and records about them, in the order in which they are deleted."""
 LAST: Final = (

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from app.domain.changes.types import STORED
 from app.domain.ingest.ids import array_literal, memory_uuids
+from app.store.changes.feed import IS_ON
 from app.store.core.binary_copy import HEADER, MEMORIES_COPY, STATE_COPY, TRAILER, Arrival, PolicyTerms, pack
 from app.store.enrichment.work_queue import STAGES
 from app.store.erasure.whole_tenant import IS_DELETED
@@ -46,9 +47,8 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
     by_base = {arrival.base: arrival for arrival in arrivals}
     bases = array_literal([base.hex() for base in by_base])
     sizes = [len(arrival.memories) for arrival in by_base.values()]
-    [(now_ms, fresh, version, from_occurred)] = connection.execute(
-        _LEDGER, (tenant_id, bases, sizes, tenant_id, len(sizes))
-    ).fetchall()
+    values = {"tenant": tenant_id, "bases": bases, "sizes": sizes, "envelopes": len(sizes)}
+    [(now_ms, fresh, version, from_occurred)] = connection.execute(_LEDGER, values).fetchall()
     terms = PolicyTerms(version or 0, bool(from_occurred))
     new_arrivals = list(by_base.values())
     if fresh is not None:
@@ -69,27 +69,33 @@ def copy_fresh(tx: Connection, tenant_id: UUID, arrivals: Sequence[Arrival]) -> 
         with cursor.copy(STATE_COPY) as copy:
             copy.write(b"".join((HEADER, *states, TRAILER)))
     stored = sum(len(arrival.memories) for arrival in new_arrivals)
-    items = list(_work_items(new_arrivals))
-    work, changes = [(" ".join(STAGES), ids) for ids in items], [(STORED, ids) for ids in items]
-    writes.record(tx, tenant_id, TierCounts(active=stored, text_bytes=text_bytes), {}, work, changes)
+    work = [(" ".join(STAGES), ids) for ids in _work_items(new_arrivals)]
+    writes.record(tx, tenant_id, TierCounts(active=stored, text_bytes=text_bytes), {}, work)
     return stored
 
 
 # Returns the new bases only if some of the envelopes were stored before. Usually all are new, and decoding a thousand
-# UUIDs would take a while.
+# UUIDs would take a while. The feed of changes gets the new bases here, which costs much less than the ids of their
+# memories; nobody can change the memories before the transaction ends, so their other changes follow this one.
 _LEDGER = f"""
 WITH fresh AS (
   INSERT INTO envelopes (tenant_id, base, memories)
   SELECT tenant, base, memories
-  FROM (SELECT CAST(%s AS uuid) AS tenant) AS owner, unnest(%s::uuid[], %s::int[]) AS given (base, memories)
+  FROM (SELECT CAST(%(tenant)s AS uuid) AS tenant) AS owner,
+    unnest(%(bases)s::uuid[], %(sizes)s::int[]) AS given (base, memories)
   WHERE NOT {IS_DELETED.format(tenant="tenant")}
-  ON CONFLICT DO NOTHING RETURNING base
+  ON CONFLICT DO NOTHING RETURNING base, memories
 ), policy AS (
   SELECT version, body->>'decay_from' = 'occurred' AS from_occurred FROM policies
-  WHERE tenant_id = %s AND effective_at <= now() ORDER BY version DESC LIMIT 1
+  WHERE tenant_id = %(tenant)s AND effective_at <= now() ORDER BY version DESC LIMIT 1
+), reported AS (
+  INSERT INTO changes (tenant_id, at, size, type, ids, spans)
+  SELECT %(tenant)s, clock_timestamp(), sum(memories), '{STORED}', array_agg(base),
+    CASE WHEN max(memories) > 1 THEN array_agg(memories) END
+  FROM fresh HAVING count(*) > 0 AND {IS_ON}
 )
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint),
-  CASE WHEN count(*) < %s THEN coalesce(array_agg(base), '{{}}') END,
+  CASE WHEN count(*) < %(envelopes)s THEN coalesce(array_agg(base), '{{}}') END,
   (SELECT version FROM policy), (SELECT from_occurred FROM policy)
 FROM fresh
 """  # noqa: S608 - constants only

@@ -59,7 +59,7 @@ _COLUMNS: Final = f"""{_GIVEN}, finished_at, position, counts, reasons, skipped,
   CASE WHEN status = 'running' AND EXISTS (
     SELECT FROM jobs WHERE jobs.job_id = imports.job_id AND jobs.status IN ('failed', 'cancelled'))
   THEN 'failed' ELSE status END AS status"""  # noqa: S608 - constants only
-_OWN_COLUMNS: Final = f"{_GIVEN}, finished_at, position, counts, reasons, skipped, failure, status"
+_OWN_COLUMNS: Final = f"{_GIVEN}, finished_at, position, counts, reasons, skipped, failure, status, NULL AS key_source"
 
 
 def add(tx: Connection, tenant_id: UUID, new: Import) -> None:

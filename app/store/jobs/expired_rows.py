@@ -62,6 +62,7 @@ _EXPIRED: Final = {
         "search_id",
         "searched_at < :before ORDER BY searched_at, search_id FOR UPDATE SKIP LOCKED",
     ),
+    "deliveries": _Rows("webhook_deliveries", "webhook_id, delivery_id", "created_at < :before"),
     "exports": _Rows("exports", "export_id", "status = 'expired' AND expires_at < :before"),
     "requests": _Rows("privacy_requests", "request_id", "answered_at < :before"),
 }

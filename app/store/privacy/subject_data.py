@@ -63,6 +63,7 @@ class HeldMemory(NamedTuple):
         hidden: True if the memory is deleted or an erasure of it was requested.
         held: True if the memory is under a legal hold.
         tier: The memory's tier; for a hidden memory, its former tier.
+        quarantined: True if a quarantine hides the memory.
     """
 
     memory_id: UUID
@@ -73,6 +74,7 @@ class HeldMemory(NamedTuple):
     hidden: bool
     held: bool
     tier: str
+    quarantined: bool
 
 
 def count(tx: Connection, tenant_id: UUID, subject: str) -> int:
@@ -114,7 +116,7 @@ def list_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -
 _OTHERS: Final = ", ".join(f"'{name}', ({rows})" for name, rows in _ROWS.items())
 _MEMORIES: Final = f"""
 SELECT wanted.id, memory.held::text, state.held::text, coalesce(score.held, 'null')::text,
-  jsonb_build_object({_OTHERS})::text, memory.deleted_at IS NOT NULL, memory.is_held, coalesce(hidden.tier, state.tier)
+  jsonb_build_object({_OTHERS})::text, memory.deleted_at IS NOT NULL, memory.is_held, coalesce(hidden.tier, state.tier), coalesce(hidden.quarantined, false)
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 CROSS JOIN LATERAL (
   SELECT to_jsonb(memory) - 'tenant_id' - 'deleted_at' AS held, deleted_at, EXISTS (
@@ -130,7 +132,9 @@ LEFT JOIN LATERAL (
   WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS score ON true
 LEFT JOIN LATERAL (
-  SELECT tier FROM hidden_memories WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
+  SELECT tier, EXISTS (
+      SELECT FROM quarantines WHERE quarantines.tenant_id = %(tenant)s AND quarantine_id = erasure_id) AS quarantined
+  FROM hidden_memories WHERE tenant_id = %(tenant)s AND memory_id = wanted.id OFFSET 0
 ) AS hidden ON true
 ORDER BY wanted.id
 """.encode()  # noqa: S608 - constants only

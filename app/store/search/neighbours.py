@@ -160,7 +160,8 @@ SELECT memory_id AS id, text, (
     SELECT tier FROM memory_state
     WHERE memory_state.tenant_id = :tenant AND memory_state.memory_id = memories.memory_id
   ) AS tier, subject, thread, speaker, external_id, kind, tags, categories, entities,
-  coalesce(metadata, '{{}}') AS metadata, occurred_at, created_at, {EFFECTIVE} AS role, ARRAY(
+  coalesce(metadata, '{{}}') AS metadata, coalesce(source, 'unknown') AS source,
+  occurred_at, created_at, {EFFECTIVE} AS role, ARRAY(
     SELECT superseded_id FROM supersessions
     WHERE tenant_id = :tenant AND status = 'active' AND supersessions.memory_id = memories.memory_id
   ) AS supersedes

@@ -38,6 +38,7 @@ OWN: Final = (
         "privacy_findings",
         "notes",
         "activation_history",
+        "memory_writers",
     ),
     *(
         "hidden_memories",

@@ -17,13 +17,14 @@ from app.domain.consolidation.supersession import SupersessionPair
 from app.domain.policy import api_keys
 from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.quarantine import NewQuarantine
 from app.domain.privacy.requests import Extension, NewRequest
 from app.services.consolidation import supersession
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.jobs import schedule
-from app.services.privacy import legal_holds, request_log
+from app.services.privacy import legal_holds, quarantines, request_log
 from app.services.tenants import budget, tenants
 from app.store.core import database
 from tests.api.caller import Api, fields
@@ -49,6 +50,7 @@ def path_of(api: Api, path: str) -> str:
         "job_id": a_job,
         "letter_id": a_letter,
         "hold_id": a_hold,
+        "quarantine_id": a_quarantine,
         "erasure_id": an_erasure,
         "export_id": an_export,
         "import_id": an_import,
@@ -98,6 +100,11 @@ def a_proposal(api: Api) -> UUID:
 
 def a_hold(api: Api) -> UUID:
     return legal_holds.place_hold(api.tenant.tenant_id, Scope(subject="ann"), "x", "y").hold_id
+
+
+def a_quarantine(api: Api) -> UUID:
+    wanted = NewQuarantine(source="tool", confirm=True)
+    return quarantines.place(api.tenant.tenant_id, wanted, "y").quarantine_id
 
 
 def an_erasure(api: Api) -> UUID:

@@ -15,6 +15,7 @@ SHAPE = {
     *("importance", "multiplier", "salience", "inferred", "next_due_at", "next_review_at", "status"),
     *("score", "decay_tier", "cross_domain_count", "promoted", "made_by", "review", "summary"),
     *("valid_from", "valid_to", "supersedes", "superseded_by", "role", "expires_at", "links_missing"),
+    "source",
 }
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import pytest
 
 from app.domain.ingest.sources import SOURCES, Source, Writer, lowest, stamp
 from app.services.memories import manual_promotion
 from app.services.tenants import tenants
 from tests.api.caller import Api
+from tests.api.memories.test_ingest import worker
 
 
 def key_of(api: Api, source: Source) -> str:
@@ -36,8 +35,12 @@ def shown(api: Api, memory_id: str) -> str:
 def test_a_memory_has_the_source_of_its_key(api: Api, source: Source) -> None:
     ids = send(api, source, {"text": "copied"}) + send(api, source, {"text": "upserted", "external_id": "a"})
     assert [shown(api, memory_id) for memory_id in ids] == [source, source]
-    [writers] = {tuple(row) for row in api.service.rows("SELECT written_by, count(*) OVER () FROM memories")} or [()]
-    assert writers[0] is not None
+    keys = api.service.rows("SELECT written_by FROM memories ORDER BY seq")
+    assert [name for (name,) in keys] == [
+        key["id"]
+        for key in reversed(api.get("/v1/admin/keys", key=api.admin.key).json()["keys"])
+        if key["name"] == source
+    ]
 
 
 def test_keys_have_an_unknown_source_unless_one_is_given(api: Api) -> None:
@@ -50,7 +53,9 @@ def test_keys_have_an_unknown_source_unless_one_is_given(api: Api) -> None:
     )
     assert other.json()["source"] == "agent"
     listed = api.get(f"/v1/admin/keys?tenant_id={api.tenant.tenant_id}", key=api.admin.key).json()["keys"]
-    assert {key["name"]: key["source"] for key in listed} == {"first": "unknown", "mine": "unknown", "bot": "agent"}
+    assert {key["name"]: key["source"] for key in listed} == {"first": "unknown", "mine": "unknown", "bot": "agent"}, (
+        listed
+    )
     [memory_id] = api.post("/v1/memories", json={"text": "one"}).json()["ids"]
     assert shown(api, memory_id) == "unknown"  # pending
     api.service.work()
@@ -60,9 +65,7 @@ def test_keys_have_an_unknown_source_unless_one_is_given(api: Api) -> None:
 def test_a_request_may_lower_the_source_and_never_raise_it(api: Api) -> None:
     [memory_id] = send(api, "agent", {"text": "a page", "source": "tool"})
     assert shown(api, memory_id) == "tool"
-    answer = api.post(
-        "/v1/memories", json=[{"text": "a"}, {"text": "b", "source": "user"}], key=key_of(api, "agent")
-    )
+    answer = api.post("/v1/memories", json=[{"text": "a"}, {"text": "b", "source": "user"}], key=key_of(api, "agent"))
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
     assert (error["field"], error["value"], error["limit"]) == ("[1].source", "user", "agent")
@@ -106,14 +109,16 @@ def test_a_repeated_external_id_lowers_the_source_and_never_raises_it(api: Api) 
 
 def test_a_file_is_written_by_its_key(api: Api) -> None:
     made = {"path": "/memories/a.md", "file_text": "tea and milk"}
-    assert api.post("/v1/files/create", json=made, key=key_of(api, "agent")).status_code == 200
+    with worker(api.service):
+        assert api.post("/v1/files/create", json=made, key=key_of(api, "agent")).status_code == 200
     [row] = api.get("/v1/memories").json()["memories"]
     assert row["source"] == "agent"
     edit = {"path": "/memories/a.md", "old_str": "milk", "new_str": "lemon"}
     api.post("/v1/files/str_replace", json=edit, key=key_of(api, "tool"))
     assert shown(api, row["id"]) == "tool"
     other = {"path": "/memories/b.md", "file_text": "rain"}
-    api.post("/v1/files/create", json=other, key=key_of(api, "user"))
+    with worker(api.service):
+        api.post("/v1/files/create", json=other, key=key_of(api, "user"))
     rename = {"old_path": "/memories/b.md", "new_path": "/memories/c.md"}
     api.post("/v1/files/rename", json=rename, key=key_of(api, "document"))
     [renamed] = api.get("/v1/memories?external_id=/memories/c.md").json()["memories"]
@@ -138,7 +143,7 @@ def test_words_and_labels_dont_raise_the_source(api: Api) -> None:
 
 def test_promotion_doesnt_raise_the_source(api: Api) -> None:
     [memory_id] = send(api, "tool", {"text": "a page"})
-    manual_promotion.promote(api.tenant.tenant_id, UUID(memory_id), api.tenant.key_id)
+    manual_promotion.promote(api.tenant.tenant_id, UUID(memory_id), api.tenant.key_id, force=True)
     found = api.get(f"/v1/memories/{memory_id}").json()
     assert found["promoted"] is not None
     assert found["source"] == "tool"
@@ -199,3 +204,22 @@ def test_the_lowest_of_sources() -> None:
     assert stamp("user", Writer("k", "tool")) == "tool"
     assert stamp("import", Writer("k", "tool")) == "import"
     assert stamp(None, Writer("k", "unknown")) is None
+
+
+def test_recall_names_the_source_in_its_text(api: Api) -> None:
+    for source in ("user", "tool", "unknown"):
+        send(api, source, {"text": f"the heron of {source}"})  # type: ignore[arg-type]
+    text = api.post("/v1/recall", json={"messages": ["heron"], "least": 0}).json()["text"]
+    assert "(from a tool) the heron of tool" in text
+    assert text.count("(") == 1
+
+
+def test_the_policy_restricts_recall_to_sources(api: Api) -> None:
+    for source in ("user", "tool"):
+        send(api, source, {"text": f"the heron of {source}"})  # type: ignore[arg-type]
+    assert api.request("PUT", "/v1/policy", json={"policy": {"recall": {"sources": ["user"]}}}).status_code == 200
+    asked = {"messages": ["heron"], "least": 0}
+    assert [row["source"] for row in api.post("/v1/recall", json=asked).json()["memories"]] == ["user"]
+    assert api.post("/v1/recall", json=asked | {"sources": ["tool"]}).json()["memories"] == []
+    both = api.post("/v1/search", json={"query": "heron", "reinforce": False}).json()["results"]
+    assert {row["source"] for row in both} == {"user", "tool"}

@@ -91,7 +91,7 @@ def test_each_failure_has_its_name(asked: Calls, mode: str, reason: Reason) -> N
 
 
 def test_an_address_that_is_refused_is_named(asked: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.clients.llm.egress._resolve", lambda _host, _port: ["169.254.169.254"])
+    monkeypatch.setattr("app.clients.llm.egress.resolve_host", lambda _host, _port: ["169.254.169.254"])
     url = asked.fake.url.replace("127.0.0.1", "models.example")
     client = Provider(url, KEY, Allowed(frozenset({"models.example"})))
     refused = failure(lambda: chat(client))

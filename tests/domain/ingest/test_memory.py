@@ -70,6 +70,7 @@ def test_every_field_is_taken_as_it_is() -> None:
         "external_id": "42",
         "supersedes": "41",
         "role": "user",
+        "source": "tool",
         "expires_at": "2126-03-07T12:00:00Z",
         "links": [{"to": "40", "kind": "about", "weight": 0.5}, {"to": "39"}],
         "written": {"at": "2026-03-07T12:00:00Z", "after": "1772884800000-1"},

@@ -187,3 +187,13 @@ def test_killed_before_its_end_a_slice_is_done_again(night: Night, monkeypatch: 
     assert night.run() == Counter(proposed=1)
     memories.delete(night.tenant.tenant_id, old)
     assert night.relations() == []
+
+
+def test_a_model_only_proposes_that_a_lower_source_supersedes_a_higher_one(night: Night, service: Service) -> None:
+    night.tenant = service.tenant(Policy(supersession=Supersession(approve=True)))
+    old, new = night.send(OLD, NEW)
+    service.rows("UPDATE memories SET source = CASE memory_id WHEN %s THEN 'user' ELSE 'tool' END", old)
+    assert night.run() == Counter(proposed=1)
+    [proposed] = night.relations()
+    assert (proposed.memory_id, proposed.status, proposed.reason) == (new, "proposed", "source")
+    assert night.search_ids() >= {old, new}

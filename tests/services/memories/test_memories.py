@@ -104,6 +104,7 @@ EDITS: dict[str, tuple[Any, Any]] = {
     "salience": (0.75, 0.75),
     "multiplier": (0.5, 0.5),
     "role": ("assistant", "assistant"),
+    "source": ("document", "document"),
     "expires_at": ("2126-01-02T03:04:05+01:00", datetime(2126, 1, 2, 2, 4, 5, tzinfo=UTC)),
 }
 FULL = {
@@ -120,6 +121,7 @@ FULL = {
     "salience": 0.25,
     "multiplier": 2,
     "role": "user",
+    "source": "agent",
     "expires_at": "2125-01-02T03:04:05Z",
 }
 

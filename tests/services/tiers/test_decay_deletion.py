@@ -167,6 +167,7 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             "memory_id, tick, storage, retrieval, stability, salience, kind, policy_version, is_shown",
             [gone, 1, 1, 1, 1, 0, 0, 1, True],
         ),
+        ("memory_writers", "memory_id, key_id, first_at, last_at", [gone, "x", "2026-01-01 UTC", "2026-01-02 UTC"]),
         ("ebbing_keys.record_keys", "key_id, owner, wrapped", [UUID(int=2), b"", b""]),
     ]
     for table, columns, values in rows:

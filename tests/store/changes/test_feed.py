@@ -9,7 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.changes.types import DELETED, SCORED, STORED, UPDATED
+from app.domain.ingest.ids import extract_base
 from app.domain.policy.policy import Policy
+from app.services.ingest import drain
 from app.store.changes import feed
 from app.store.changes.feed import Change
 from app.store.core import database
@@ -165,3 +167,27 @@ def test_expired_changes_go_and_the_oldest_cursor_moves(service: Service, tenant
     assert bounds(tenant_id) == (10, 11)  # also the changes that no reader had numbered
     assert ids_of(read(tenant_id, 10)) == [new]
     assert service.one("SELECT count(*) FROM changes") == 1
+
+
+def test_requests_are_read_memory_by_memory(service: Service, tenant_id: UUID) -> None:
+    ids = [*service.send(tenant_id, "one", "two", "three"), *service.send(tenant_id, "four")]
+    assert drain.drain_streams() == 4
+    later = uuid4()
+    record(tenant_id, UPDATED, [later])
+    every = read(tenant_id)
+    assert sorted(ids_of(every)[:4]) == sorted(ids)
+    assert ids_of(every)[4:] == [later]
+    assert [change.type for change in every] == [STORED] * 4 + [UPDATED]
+    for cursor in range(6):
+        for limit in range(1, 7):
+            assert read(tenant_id, cursor, limit=limit) == every[cursor : cursor + limit], (cursor, limit)
+    assert service.one("SELECT count(*) FROM changes WHERE type = 'memory.stored'") == 1
+
+
+def test_requests_stored_twice_are_reported_once(service: Service, tenant_id: UUID) -> None:
+    ids = service.send(tenant_id, "one", "two")
+    base = extract_base(ids[0])
+    drain.drain_streams()
+    service.post(tenant_id, b'[{"text":"one"},{"text":"two"}]', base=base, memories=2)
+    drain.drain_streams()
+    assert ids_of(read(tenant_id)) == ids

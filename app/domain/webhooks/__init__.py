@@ -1,0 +1,1 @@
+"""Webhooks: endpoints, messages, signatures and retries."""
