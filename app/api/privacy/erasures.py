@@ -122,7 +122,7 @@ def list_mentions(caller: Guardian, erasure_id: ErasureId) -> Response:
 def review_mentions(
     caller: Guardian, erasure_id: ErasureId, given: Annotated[MentionReview, Depends(json_body(MentionReview))]
 ) -> Response:
-    """Redact the texts that mean the person and keep the others, by their numbers; the report states the decisions.
+    """Redact the texts that refer to the person and keep the others, by their numbers; the report states the decisions.
 
     A redaction replaces the whole text with a standard sentence and can't be undone.
     """

@@ -205,7 +205,7 @@ def mentions(
     ] = None,
     keep: Annotated[
         list[int] | None,
-        typer.Option("--keep", help="Number of a text that means another person; retained. Repeatable."),
+        typer.Option("--keep", help="Number of a text that refers to another person; retained. Repeatable."),
     ] = None,
     yes: Yes = False,
     url: Url = None,
