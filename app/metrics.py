@@ -119,7 +119,7 @@ WORK: Final[dict[str, str]] = {
     "quota_near": "Tenants found close to their quota by a nightly run.",
     "quota_over": "Tenants found over their quota by a nightly run.",
     "erased_on_arrival": "Late memories of erased subjects, dropped on arrival.",
-    "erased_delayed_writes": "Those of them that waited at their sender and were written before the erasure.",
+    "erased_delayed_writes": "Dropped late memories that were written before the erasure and waited at their sender.",
     "erasures_unfinished": "Verifications of erasures that found remaining data.",
     "dead_letters_replayed": "Dead letters replayed by an operator.",
     "dead_letters_discarded": "Dead letters discarded by an operator.",

@@ -211,7 +211,7 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     query_cache_seconds: float = Field(600, gt=0)
     """Lifetime of a cached query vector."""
     llm_tries: int = Field(3, ge=1)
-    """Attempts per embedding call on transient errors."""
+    """Attempts per embedding call of a worker on transient errors. Chat calls and embeddings of queries have one."""
     llm_wait_max_seconds: float = Field(10, ge=0)
     """Total backoff budget per call; calls that need more are rescheduled."""
     llm_concurrency: int = Field(4, ge=1)

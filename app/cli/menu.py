@@ -47,7 +47,11 @@ MENU: Final = {
     "reviews": MenuEntry(INSPECT, "List memories that are due for review.", ("memories.reviews",)),
     "review": MenuEntry(INSPECT, "Record the result of a review.", ("memories.reviews",)),
     "restore": MenuEntry(INSPECT, "Restore archived and cold memories.", ("memories.restore",)),
-    "promote": MenuEntry(INSPECT, "Mark a memory as promoted; the policy may protect it.", ("memories.promotion",)),
+    "promote": MenuEntry(
+        INSPECT,
+        "Promote a memory: mark it as worth keeping. The policy can exempt promoted memories from decay.",
+        ("memories.promotion",),
+    ),
     "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),
     "notes": MenuEntry(INSPECT, "Copy notes of promoted memories to a folder.", ("memories.notes",)),
     "curve": MenuEntry(INSPECT, "Draw how strength decays over time.", ("maintenance.curve",)),

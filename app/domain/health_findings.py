@@ -237,14 +237,17 @@ def night_findings(overdue_seconds: float, failed: Mapping[str, int], cut_short:
     findings = []
     for step, tenants in failed.items():
         what = f"the last nightly run failed at the step {step}" + (f" for {tenants} tenants" if tenants > 1 else "")
-        findings.append(trouble("night_failed", what, "find the error, fix its cause and run it again", "night"))
+        findings.append(
+            trouble("night_failed", what, "find the error, fix its cause, and start the nightly run again", "night")
+        )
     if overdue_seconds >= NIGHT_OVERDUE_SECONDS:
         report = trouble if overdue_seconds >= NIGHT_MISSED_SECONDS else attention
         what = f"a nightly run is overdue by {format_duration(overdue_seconds)}"
         findings.append(report("night_overdue", what, "check that the maintain queue makes progress", "night"))
     if cut_short:
         what = "the last nightly run reached its time limit" + (f" for {cut_short} tenants" if cut_short > 1 else "")
-        findings.append(attention("night_cut_short", what, "increase EBBING_NIGHT_HOURS, or run it now", "night"))
+        todo = "increase EBBING_NIGHT_HOURS, or start the nightly run again"
+        findings.append(attention("night_cut_short", what, todo, "night"))
     return findings
 
 
@@ -264,7 +267,10 @@ def request_finding(count: int | None, days_left: float) -> Finding:
 
 def rewrite_finding(erasures: int) -> Finding:
     """Return the finding for cold-storage segments with erased memories past their rewrite deadline."""
-    what = f"cold segments of {_many(erasures, 'erasure')} are past their rewrite deadline"
+    what = (
+        f"cold storage files still contain memories of {_many(erasures, 'erasure')}, although they should have been "
+        "rewritten by now"
+    )
     return trouble("rewrites_late", what, "check that the rights queue makes progress", "privacy")
 
 
@@ -276,7 +282,8 @@ def recall_finding(tenants: int | None) -> Finding:
     """
     what = "recall returned almost nothing in the last self-tests"
     what += "" if tenants is None else f" for {_many(tenants, 'tenant')}"
-    return attention("recall_empty", what, "see the self-tests; after a fix, run them again", "tests")
+    todo = "find the cause on the page Self-tests, fix it, and run the tests again"
+    return attention("recall_empty", what, todo, "tests")
 
 
 def loss_finding(requests: int) -> Finding:
@@ -307,7 +314,10 @@ def other_dead_letters_finding(letters: Mapping[str, int], tenants: int, total: 
     whose = "another tenant" if tenants == 1 else f"{tenants:,} other tenants"
     verb = "needs" if total == 1 else "need"
     what = f"{_many(total, 'dead letter')} of {whose} {verb} a decision ({', '.join(named)})"
-    todo = "view each of these tenants on the dashboard's page Tenants, then decide on its page Dead letters"
+    todo = (
+        "switch to each of these tenants on the page Tenants, then replay or discard its dead letters on the page "
+        "Dead letters"
+    )
     return attention("other_dead_letters", what, todo, "tenants")
 
 

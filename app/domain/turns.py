@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 TURN_SECONDS: Final = 0.05
-"""Duration of a shared turn. A neighbour's memory may have to wait for one in the drain and for one in each stage."""
+"""Duration of a shared turn.
+
+A memory of another tenant may have to wait for one such turn in the drain, and for one in each stage.
+"""
 SHARED_SECONDS: Final = 10.0
-"""Time for which turns remain short after several tenants had work: the next memory of a neighbour, which sends one at
-a time, would otherwise wait for a large turn that started in between."""
+"""Time for which turns remain short after several tenants last had work.
+
+Otherwise a tenant that sends one memory at a time would wait for another tenant's large turn that started between two
+of its memories.
+"""
 _WEIGHT: Final = 0.3
 """Weight of the last turn in the estimated speed."""
 
@@ -16,8 +22,9 @@ _WEIGHT: Final = 0.3
 class TurnSize:
     """The size of one stage's shared turns in this process, from the speed of its turns so far.
 
-    A turn of `n` memories takes a fixed time, plus a time for each memory. Its speed is therefore lower, the smaller it
-    is, and the size settles where a turn takes `TURN_SECONDS`, as long as the fixed time is shorter than that.
+    A turn of `n` memories takes a fixed time, plus a time for each memory. Smaller turns are therefore slower per
+    memory, and the size settles at the value at which a turn takes `TURN_SECONDS`, as long as the fixed time is shorter
+    than that.
     """
 
     def __init__(self, least: int, first: int) -> None:

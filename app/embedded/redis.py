@@ -23,7 +23,10 @@ DEFAULT_MAXMEMORY_BYTES = 512 * 1024 * 1024
 READY_ANSWER = b"+OK\r\n+PONG\r\n"
 
 HANDSHAKE = "+client|maint_notifications"
-"""Command that redis-py tries when it connects; newer servers than the embedded one know no such rule."""
+"""ACL rule for a command that redis-py sends when it connects.
+
+Only the embedded server gets it, because newer Redis versions refuse a rule for a subcommand that they don't have.
+"""
 
 CONFIGURATION = """\
 bind 127.0.0.1
@@ -47,8 +50,8 @@ crash-log-enabled no
 class Redis(Server):
     """The Redis server of a home: on 127.0.0.1, no eviction, an append-only file in the home folder.
 
-    The service's login may only run the commands that it needs (`redis_access`). Nothing of the service uses the user
-    `admin`, which exists for operators and has a password of its own.
+    The service's login may only run the commands that it needs (`redis_access`). The service itself never uses
+    the user `admin`, which exists for operators and has a password of its own.
     """
 
     name = "redis"
@@ -92,7 +95,7 @@ class Redis(Server):
     def prepare(self) -> None:
         """Write the configuration, readable only by the server.
 
-        It contains digests of the passwords, because Redis writes a line that it can't read to its log.
+        It contains digests of the passwords, because Redis logs each configuration line that it can't parse.
         """
         text = CONFIGURATION.format(
             port=self.port,

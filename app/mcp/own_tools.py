@@ -137,7 +137,7 @@ async def forget(backend: Backend, given: own_arguments.Forget) -> Json:
     """Delete a memory.
 
     Without `confirm`, returns the memory and the legal holds that would prevent the deletion, and deletes nothing. A
-    deleted memory disappears at once and is erased permanently after a grace period, until which a person can cancel
+    deleted memory disappears at once. After a grace period it is erased permanently; until then, a person can cancel
     the deletion.
     """
     if given.confirm:

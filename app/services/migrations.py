@@ -13,7 +13,7 @@ from app.store.core import database, migrate, server_info
 
 TRIES: Final = 10
 PAUSE_SECONDS: Final = 2.0
-"""Pause between two tries, in which the queries run that have waited behind the migration."""
+"""Pause between two attempts. It lets queries run that were blocked by the migration."""
 LOCKED: Final = (
     "the migration can't get its locks, because long transactions use the tables: run `ebbing migrate` again, or stop "
     "the workers first; the steps that are done remain"

@@ -74,8 +74,8 @@ WORKER: Final = "worker"
 """Command whose start is rehearsed before its first fork."""
 
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46  # in /proc/self/stat, after the name
-# Python allocates small objects from pools, one kind of pool for each size. After the imports, these pools have gaps:
-# the numbers are the gaps to fill, by sizes in bytes.
+# Python allocates small objects from pools, one kind of pool for each size. The imports leave gaps in these pools.
+# Each entry is the number of gaps to fill, by object size in bytes.
 _GAPS: Final = {range(48, 129, 16): 1500, range(144, 513, 16): 300}
 _BYTES_OBJECT: Final = sys.getsizeof(b"")
 
@@ -114,7 +114,7 @@ def _preload() -> None:
     for name in (*PRELOADED, *LOADED_LATER):
         import_module(name)
     if settings.cache_info().misses:
-        raise RuntimeError("an imported module has read settings, which a fork could have differently")
+        raise RuntimeError("an imported module has read settings, whose values may differ in a forked process")
     if settings().embedder == "local":
         from app.clients.embedding.static_embedder import word_vectors  # noqa: PLC0415 - only if configured
 
@@ -134,7 +134,9 @@ def _check_forkable() -> None:
 
 
 def _rehearse() -> None:
-    """Rehearse the start of a worker. Its servers run by now, which they don't when the parent is loaded.
+    """Rehearse the start of a worker.
+
+    By now PostgreSQL and Redis are running; they weren't yet when the parent was loaded.
 
     Raises:
         RuntimeError: The process can't be forked safely any more.

@@ -19,7 +19,7 @@ from ebbing_client.results import Added
 
 TEXT_MAX_BYTES: Final = 32 * 1024
 DELAY_SECONDS: Final = 5.0
-"""Memories that waited so long are sent with the time at which they were written."""
+"""Wait after which the client sends the time at which a memory was written; before, the time of acceptance counts."""
 KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 ROLES: Final = {

@@ -140,7 +140,11 @@ def _asked(request: Request) -> str:
 
 
 def _methods(request: Request) -> str:
-    """Return all methods of the path, from OpenAPI: a route knows only its own, and none knows the ingest endpoint."""
+    """Return all methods of the path, from OpenAPI.
+
+    Each route knows only its own method, and the ingest endpoint is served in front of the routes, so none of them
+    knows its method.
+    """
     path = getattr(request.scope.get("route"), "path_format", None)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))
 

@@ -122,9 +122,9 @@ def list_mentions(caller: Guardian, erasure_id: ErasureId) -> Response:
 def review_mentions(
     caller: Guardian, erasure_id: ErasureId, given: Annotated[MentionReview, Depends(json_body(MentionReview))]
 ) -> Response:
-    """Redact the texts that mean the person and keep the others, by their numbers; the report states the decisions.
+    """Redact the texts that refer to the person and keep the others, by their numbers; the report states the decisions.
 
-    A redaction replaces the whole text by a fixed sentence and can't be undone.
+    A redaction replaces the whole text with a standard sentence and can't be undone.
     """
     found = mentions.review(caller.tenant_id, erasure_id, given, caller.key_id)
     return responses.answer({"mentions": [each._asdict() for each in found]})

@@ -43,8 +43,8 @@ Metadata = Annotated[
     typer.Option(
         "--metadata",
         metavar="NAME=VALUE",
-        help="Only memories whose metadata have this value, as JSON or text, such as source=crm; a JSON list must be "
-        "contained in the memory's list. Repeatable; all values must match.",
+        help="Only memories with this metadata value. VALUE is JSON or plain text, such as source=crm. A list matches "
+        "if the memory's list contains all its elements. Repeatable; all values must match.",
     ),
 ]
 ExternalId = Annotated[str | None, typer.Option("--external-id", help="Only the memory with this external id.")]

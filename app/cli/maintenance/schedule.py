@@ -34,8 +34,8 @@ PATIENCE_SECONDS: Final = 60.0
 PAGE: Final = 1000
 SWEEP: Final = "sweep"
 SWEEP_NOTE: Final = (
-    "A row of the step sweep is a decision: it moves nothing. The steps archive, cold and delete make the moves, so a "
-    "memory has a row for its decision and one for each move."
+    "The step sweep only decides which tier a memory should have; it doesn't move the memory. The steps archive, cold "
+    "and delete make the moves, so a memory has a row for its decision and one for each move."
 )
 
 OFFSET_NOTE: Final = (
@@ -121,7 +121,7 @@ def run(
         did = sorted((what, count) for what, count in ended["counts"].items() if count)
         print_table(["step", "processed"], did, right=["processed"])
         if SWEEP in ended["counts"]:
-            typer.echo("sweep counts the memories that it examined, whether or not it changed them.")
+            typer.echo("sweep counts examined memories, whether or not it changed them.")
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 

@@ -51,7 +51,12 @@ def import_file(
     *,
     mapping: Annotated[
         list[str] | None,
-        typer.Option("--map", help="Column or key that holds a field, as text=content (repeatable, or with commas)."),
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Read this field from this column or key, such as text=content. Repeatable, or several separated by "
+            "commas.",
+        ),
     ] = None,
     subject: Annotated[
         str | None, typer.Option("--subject", help="Subject of memories for which the file names none.")
@@ -72,9 +77,8 @@ def import_file(
     """Import memories from a file, and wait until the import ends.
 
     Each memory gets a stable external id, so repeating the command stores nothing twice: known memories are updated if
-    they differ. Uses, times, promotion and strength arrive as they were. Skipped records are listed with their place in
-    the file and the reason; the exit code is 0 if the rest was imported. Interrupting the command doesn't stop the
-    import.
+    they differ. Uses, times, promotion and strength are preserved. Skipped records are listed with their place in the
+    file and the reason; the exit code is 0 if the rest was imported. Interrupting the command doesn't stop the import.
     """
     from app.cli.core.client import Api
 

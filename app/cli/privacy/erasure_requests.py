@@ -200,24 +200,27 @@ def mentions(
     redact: Annotated[
         list[int] | None,
         typer.Option(
-            "--redact", help="Number of a text that means the person; replaced by a fixed sentence. Repeatable."
+            "--redact", help="Number of a text that refers to the person; a standard sentence replaces it. Repeatable."
         ),
     ] = None,
     keep: Annotated[
         list[int] | None,
-        typer.Option("--keep", help="Number of a text that means another person; retained. Repeatable."),
+        typer.Option("--keep", help="Number of a text that refers to another person; retained. Repeatable."),
     ] = None,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List texts of operators with a part of an erased person's name, and decide whether they mean the person."""
+    """List operators' notes and reasons with a part of an erased person's name, and decide about each one.
+
+    The decision is whether the text refers to that person: such a text is redacted, the others are kept.
+    """
     from app.cli.core.client import Api
 
     path = f"{erasure_path(request_id)}/mentions"
     with Api(find_connection(url)) as api:
         if redact and not yes:
-            confirm(f"Replace {count_of(len(redact), 'text', 'texts')} by a fixed sentence? This can't be undone.")
+            confirm(f"Replace {count_of(len(redact), 'text', 'texts')} by a standard sentence? This can't be undone.")
         if redact or keep:
             found = api.call("POST", path, json={"redact": redact or [], "keep": keep or []}).body
         else:

@@ -16,7 +16,8 @@ AsWritten = Annotated[
     bool,
     typer.Option(
         "--as-written",
-        help="Use the subject exactly as written, even if no stored memory has it and similar names exist.",
+        help="Accept a subject that no stored memory has although similar names exist. Without this option, the "
+        "command refuses such a subject.",
     ),
 ]
 OTHER_ENCODING: Final = "the same letters, stored in another Unicode form"

@@ -76,8 +76,8 @@ def extend(
 ) -> None:
     """Extend the legal deadline of a request once.
 
-    Then send the notice, `ebbing privacy letter ID extension`, before the first deadline, and record it with
-    `ebbing privacy notice ID`.
+    Then send the notice, which `ebbing privacy letter ID extension` prints, before the first deadline, and record it
+    with `ebbing privacy notice ID`.
     """
     body = given(reason=reason, months=months, notified_at=notified_at)
     path = f"{item_path(PATH, request_id)}/extend"
@@ -102,7 +102,7 @@ def notice(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record that the notice of an extension was sent to the requester."""
+    """Record that you sent the requester the notice of an extension."""
     done = call(url, "POST", f"{item_path(PATH, request_id)}/notice", json=given(sent_at=sent_at))
     late = ", after the first deadline" if done["notice_sent_at"] > done["first_due_at"] else ""
     text = f"{plain(done['request_id'])}: notice of the extension sent on {done['notice_sent_at'][:10]}{late}"
@@ -118,10 +118,10 @@ def partial(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record that the requester was sent the answer to an erasure that waits for a legal hold.
+    """Record that you sent the requester the partial answer to an erasure that a legal hold delays.
 
-    The letter is `ebbing privacy letter ID partial`. It meets the legal deadline; the request remains open until the
-    hold is released and the rest of the data is erased.
+    `ebbing privacy letter ID partial` prints this answer. It meets the legal deadline; the request remains open until
+    the hold is released and the rest of the data is erased.
     """
     if not yes:
         confirm(f"Record the partial answer to {plain(request_id)} as sent? This can't be undone.")

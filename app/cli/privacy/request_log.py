@@ -73,7 +73,10 @@ def record(
 
 @router.command("confirm", epilog=examples("ebbing privacy confirm ID"))
 def confirm_receipt(request_id: Id, url: Url = None, as_json: AsJson = False) -> None:
-    """Record that receipt was confirmed to the requester. The letter is `ebbing privacy letter ID acknowledgement`."""
+    """Record that you confirmed to the requester that the request was received.
+
+    `ebbing privacy letter ID acknowledgement` prints the confirmation for you to send.
+    """
     done = call(url, "POST", f"{item_path(PATH, request_id)}/confirm")
     text = f"{plain(done['request_id'])}: receipt confirmed on {done['confirmed_at'][:10]}"
     print_result(done, text, as_json=as_json)
@@ -81,9 +84,10 @@ def confirm_receipt(request_id: Id, url: Url = None, as_json: AsJson = False) ->
 
 @router.command(epilog=examples("ebbing privacy complete ID", "ebbing privacy complete ID --yes"))
 def complete(request_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
-    """Record that a request was carried out by hand, such as a correction. Erasures and exports do so themselves.
+    """Record that a request was carried out by hand, such as a correction.
 
-    Send the answer: `ebbing privacy letter ID completion`.
+    Erasures and exports are recorded as completed automatically. `ebbing privacy letter ID completion` prints the
+    answer for you to send.
     """
     path = f"{item_path(PATH, request_id)}/complete"
     if not yes:
@@ -157,7 +161,10 @@ def deny(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny a request and record the legal ground. Send the answer: `ebbing privacy letter ID refusal`."""
+    """Deny a request and record the legal ground.
+
+    `ebbing privacy letter ID refusal` prints the answer for you to send.
+    """
     if not yes:
         confirm(f"Deny {plain(request_id)} ({plain(basis)})?")
     done = call(url, "POST", f"{item_path(PATH, request_id)}/deny", json={"basis": basis})

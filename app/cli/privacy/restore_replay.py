@@ -34,8 +34,9 @@ def replay(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Repeat erasures after a restore from backup, following the ledger in the key store.
+    """Repeat the erasures that a restored backup doesn't contain.
 
+    A ledger lists these erasures. It is in the key store (schema `ebbing_keys`), which dumps of the data don't include.
     Missing legal holds are placed again first. Erasure requests still in their grace period are recreated afterwards,
     with their original dates.
 

@@ -85,7 +85,10 @@ def retention(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show, set or remove a subject's retention periods; the earliest applies, unless a legal hold covers a memory."""
+    """Show, set or remove a subject's retention periods.
+
+    If several periods apply to a memory, the one that ends first counts. A legal hold suspends all of them.
+    """
     if remove and days is not None:
         raise CommandFailure("give either --days or --remove", Code.USAGE)
     if days is None and not remove:

@@ -180,7 +180,7 @@ def _describe_deadline(erasure: Erasure, partial_sent_at: datetime | None) -> st
 
 @router.post("/erasures/{erasure_id}/mentions")
 def review_mention(acting: Guarding, erasure_id: ErasureId) -> Response:
-    """Redact a text that means the erased person, or keep one that means another person."""
+    """Redact a text that refers to the erased person, or keep one that refers to another person."""
     number = acting.form.get("number", "")
     decision = "redact" if acting.form.get("decision") == "redact" else "keep"
     given = read_as(MentionReview, {decision: [int(number) if number.isdecimal() else number]})

@@ -45,9 +45,9 @@ MERGES: Final = "merges"
 """Merges follow the memories too, each with its lineage in the row's key `lineage`."""
 AVERAGES: Final = "tick_averages"
 OF_POLICY: Final = ("activation_history", AVERAGES)
-"""Tables whose rows are computed by versions of the policy: only a tenant that has these takes them over."""
+"""Tables whose rows depend on versions of the policy; only a tenant with these versions gets the rows."""
 SETTINGS: Final = ("tenant", "paused", "decay_clock", "contradictions_until")
-"""What a header says about the tenant as a whole; only an untouched tenant takes it over."""
+"""Parts of a header that describe the tenant as a whole; only an untouched tenant gets them."""
 _NUMBERS: Final = (
     *("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count"),
 )

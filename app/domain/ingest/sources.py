@@ -21,7 +21,12 @@ _STORED: Final = ", ".join(f"'{source}'" for source in SOURCES[:-1])
 
 
 class Writer(NamedTuple):
-    """Who writes: the id of the API key, None for the service itself, and the highest source that it may give."""
+    """The writer of memories.
+
+    Attributes:
+        key_id: Id of the API key; None for the service itself.
+        source: Highest source that the writer may give.
+    """
 
     key_id: str | None
     source: Source

@@ -79,7 +79,7 @@ class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Decisions on texts that contain a part of an erased person's name, by their numbers in the list.
 
     Attributes:
-        redact: Texts that mean the person: each is replaced by a fixed sentence.
+        redact: Texts that refer to the person: each is replaced by a standard sentence.
         keep: Texts that mean another person: they remain.
     """
 

@@ -10,9 +10,15 @@ from app.domain.recall.parameters import Recall
 SHARE_OF_BEST: Final = 0.45
 """Least share of the best memory's relevance that the other memories must have."""
 RISE: Final = 3.75
-"""Highest `SHARE_OF_BEST` per unit of the policy's threshold, so that a threshold of 0 admits all memories."""
+"""Maximum of the required share per unit of the policy's threshold.
+
+Below a threshold of 0.12 the share shrinks in proportion, so that a threshold of 0 admits all memories.
+"""
 USUAL: Final = "recall.relevance_above"
-"""Name of the threshold for other messages than questions about a person; only this one rises with the best memory."""
+"""Name of the threshold for messages that aren't questions about a person.
+
+Only this threshold is raised if the best memory is very relevant.
+"""
 
 
 class Threshold(NamedTuple):
@@ -32,11 +38,11 @@ def relevance_threshold(
 ) -> Threshold:
     """Return the relevance that a memory must exceed; some questions have a lower threshold.
 
-    If relevance rests on several messages, the lower threshold applies to questions about a person by name. For a
-    single message it also applies to questions about the user that don't ask for world knowledge.
+    If relevance is computed from several messages, the lower threshold applies only if the question names a person. For
+    a single message it also applies to questions about the user that don't ask for world knowledge.
 
     Args:
-        has_single_message: True if relevance rests on one message.
+        has_single_message: True if relevance is computed from one message.
         least: Threshold set by the request, which replaces the thresholds of the policy.
     """
     if least is not None:
@@ -51,10 +57,10 @@ def relevance_threshold(
 def best_threshold(
     least: float | None, rules: Recall, form: ConversationFeatures, *, has_single_message: bool
 ) -> Threshold | None:
-    """Return the relevance that the search's first result must exceed to be recalled even if it is below the threshold.
+    """Return the lower threshold of the search's first result, or None if it has none.
 
-    None means that it isn't recalled then. A question about the user usually has an answer among the memories, which is
-    usually the first result.
+    The first result is recalled although it is below the usual threshold, if its relevance exceeds this one.
+    A question about the user usually has an answer among the memories, which is usually the first result.
     """
     if least is None and not form.asks_about_person and _asks_about_user(form, has_single_message=has_single_message):
         return Threshold("recall.best_above_for_questions", rules.best_above_for_questions)

@@ -89,7 +89,7 @@ class Judgement:
             memories first.
         kind: Inferred kind, if the caller gave none and the features suggest one; never `system`.
         entities: Distinct names, dates and handles in order of appearance.
-        keep_chance: Chance that a careful reader would still want to know the memory in a year, 0 to 1.
+        keep_chance: Probability that a careful reader would still find the memory worth knowing in a year, 0 to 1.
     """
 
     criteria: Criteria

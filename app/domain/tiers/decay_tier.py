@@ -43,12 +43,13 @@ class TierThresholds:
     """Keep chance below which a memory may be deleted, because deletion is final; without effect if
     `protection.salience_above` is set. The source (seed 004) has no such rule."""
     deleted_salience_below: Share | None = None
-    """If set, salience below which a memory may be deleted, also where the keep chance allows it. With
-    `protection.salience_above`, and for memories without a keep chance, unset means 0.145."""
+    """If set, salience below which a memory may be deleted, also where the keep chance allows it. If this isn't set,
+    0.145 is used where salience decides: if `protection.salience_above` is set, and for memories without a keep
+    chance."""
     target_active_share: Annotated[float, Field(ge=0.05, le=0.95)] | None = None
-    """If set, the night finds the threshold for `protection.keep_chance_above` above which this share of the tenant's
-    memories is, those that decay has deleted included: memories that are protected in other ways count first. The found
-    threshold is 0.02 to 0.6."""
+    """If set, each night chooses the threshold for `protection.keep_chance_above` so that this share of the tenant's
+    memories is protected. The share refers to all memories, including those that decay has deleted. Memories that other
+    rules protect count towards the share first. The chosen threshold is 0.02 to 0.6."""
 
     @property
     def by_tier(self) -> dict[str, float]:

@@ -48,7 +48,7 @@ def chances_of_odds(odds: npt.ArrayLike) -> Floats:
 def chances_of_salience(salience: Floats) -> Floats:
     """Return the chance of memories with a salience from a model or the caller, which rises with the salience.
 
-    The salience that formerly protected a memory has the chance that protects it by default.
+    The curve maps the former salience threshold (0.145) to the default keep-chance threshold (0.11).
     """
     return chances_of_odds(float(log_odds(KEEP_ABOVE)) + SALIENCE_SLOPE * (salience - FORMER_SALIENCE))
 
@@ -131,8 +131,8 @@ def judge(
 ) -> KeepVerdict:
     """Judge memories by their chances, or by their salience alone if the policy sets `salience_above`.
 
-    A memory without a chance is judged by its salience and the former default, and so is a memory with a salience from
-    the caller, if that protects it.
+    A memory without a chance is judged by its salience and the former default. A memory whose salience the caller set
+    is protected if that salience exceeds the former default; otherwise its chance decides.
 
     Args:
         former: Former default of `protection.salience_above`.

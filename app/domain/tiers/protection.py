@@ -69,7 +69,7 @@ class Protection:
     keep_chance_above: Share = KEEP_ABOVE
     """Decay neither moves nor deletes memories whose keep chance is above this, however long they are unused; 1
     disables this protection, except for memories whose salience the caller set above 0.145 (`cmm`: 0.5). The keep
-    chance estimates whether a careful reader would still want to know the memory in a year."""
+    chance is the estimated probability that a careful reader would still find the memory worth knowing in a year."""
     salience_above: Share | None = None
     """If set, decay neither moves nor deletes memories whose salience is above this, and the keep chance isn't used; 1
     disables this protection. In `cmm`, where salience starts at 0.5, at least 0.5 applies."""

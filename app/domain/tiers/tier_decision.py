@@ -158,7 +158,11 @@ def decide_tiers(
 def may_move(
     rules: TierRules, standing: TierFacts, state: State, now: Floats | float, seen: CurrentStrength
 ) -> npt.NDArray[np.bool_]:
-    """Return true for memories that nothing protects from decay; this only changes with a use or an edit."""
+    """Return true for memories that nothing protects from decay.
+
+    Time only ends protections: once true, the result stays true until a use, an edit, or a change of holds, promotion
+    or policy.
+    """
     kept = rules.judge_keep(standing.keep, state)
     return np.asarray(
         ~standing.is_held
@@ -184,7 +188,7 @@ def never_forget(
 
 
 def keeps_as_promoted(rules: TierRules, standing: TierFacts) -> npt.NDArray[np.bool_]:
-    """Return true for promoted memories if the policy keeps them (seed 001: retained once promoted)."""
+    """Return true for promoted memories if the policy keeps them (source 001, see ops/sources.md)."""
     return np.asarray(standing.is_promoted & rules.keeps_promoted)
 
 

@@ -54,7 +54,7 @@ def list_mentions(tenant_id: UUID, erasure_id: UUID) -> list[MentionText]:
 
 
 def review(tenant_id: UUID, erasure_id: UUID, given: MentionReview, actor: str) -> list[MentionText]:
-    """Record decisions on texts: replace those that mean the person by a fixed sentence, and keep the others.
+    """Record decisions on texts: replace those that refer to the person with a standard sentence, and keep the others.
 
     Args:
         actor: Id of the caller's key.

@@ -34,7 +34,8 @@ from app.store.ingest.dead_letters import UnstoredEntry
 STAGE = "drain"
 KILLED = "its worker died each time"
 NUDGE_SECONDS = 0.25
-"""Interval at which a slice nudges the stages, so that what it stores doesn't wait for its end."""
+"""Interval at which a running drain task wakes the enrichment workers, so that stored memories needn't wait until the
+task ends."""
 
 # Size of a turn while several tenants have pending entries, from the speed of this process's turns.
 _turn_size = TurnSize(least=500, first=1000)

@@ -136,9 +136,11 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         if has_master_key
         else NO_MASTER_KEY,
         "retention": "deletes records past their retention period: the ledger of requests, runs, jobs, dead letters, "
-        "history, tier moves, self-tests, names of missing targets and recorded searches; deletes no memory",
+        "history, tier moves, self-test results, link targets that never arrived, and recorded searches; deletes no "
+        "memories",
         "exports": "ends expired data exports and deletes their files and old entries",
         "figures": "recounts the memories and checks the quota, the audit log and the deadlines of privacy requests",
         "graphs": "creates, fills or drops the dedicated indexes if the tenant has crossed the size threshold",
-        "learning": "`GET /v1/policy/learned` shows what it would learn, and the effect",
+        "learning": "learns parameters from recorded uses; `GET /v1/policy/learned` shows the values it would set and "
+        "their effect",
     }

@@ -98,7 +98,7 @@ def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> l
 
 
 def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> int:
-    """Replace the texts that `find_named` returns by a fixed sentence. Return their number."""
+    """Replace the texts that `find_named` returns with a standard sentence. Return their number."""
     found = find_named(tx, tenant_id, erasure)
     retained_texts.redact(tx, tenant_id, found)
     return len(found)
@@ -166,7 +166,7 @@ def read_mentions(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -
 
 
 def redact_mentions(tx: database.Transaction, tenant_id: UUID, mentions: Sequence[Mapping[str, Any]]) -> None:
-    """Replace the texts at these entries of a report by a fixed sentence."""
+    """Replace the texts at these entries of a report with a standard sentence."""
     current = retained_texts.read_texts(tx, tenant_id, [_place(each) for each in mentions])
     retained_texts.redact(tx, tenant_id, list(current.values()))
 

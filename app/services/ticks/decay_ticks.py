@@ -1,7 +1,8 @@
 """Advance a tenant's decay by ticks, as memory-decay's API asks for it.
 
 A tick changes the state from which strength is computed, and nothing else: acceptance, expiry, holds, erasures and the
-audit log use real time. The tenant's policy has ticks of a year, so that real time alone doesn't weaken its memories.
+audit log use real time. In the tenant's policy, one tick is a year of real time, so that memories weaken through
+explicit ticks and hardly through the passing of time.
 """
 
 from __future__ import annotations
@@ -63,8 +64,10 @@ class TickCall(NamedTuple):
     Attributes:
         tick: The tick before the call.
         ticks: Number of ticks.
-        later: Tick of creation of the memories that were submitted for a later tick; until then, they don't decay.
-        sums: Sums over all memories after each of the last ticks of the call, as `add_averages` takes them.
+        later: For memories submitted with a creation tick in the future: that tick, by memory id. They don't decay
+            before it.
+        sums: For each of the last ticks of the call, the sums over all memories after that tick (columns as in
+            `add_averages`).
     """
 
     tick: int
@@ -74,7 +77,7 @@ class TickCall(NamedTuple):
 
 
 class AutoTicks(NamedTuple):
-    """The ticks that the elapsed time amounted to, and the clock after them."""
+    """The number of whole ticks in the elapsed time, and the clock after applying them."""
 
     applied: int
     elapsed_seconds: float
@@ -149,7 +152,7 @@ def record_activation(tenant_id: UUID, memory_ids: list[UUID]) -> None:
 def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int | None) -> list[HistoryPoint]:
     """Return the activation of a memory at the newest `HISTORY_TICKS` ticks, optionally of a part of them.
 
-    The first entry is that of its first tick, or of a search that found the memory before.
+    The history starts at the memory's first tick, or earlier if a search had found the memory before that tick.
     """
     with database.tenant(tenant_id) as tx:
         clock = _locked(tx, tenant_id)
@@ -274,7 +277,10 @@ def _restored(anchors: Sequence[TickAnchor]) -> State:
 
 
 def _after_ticks(era: Era, state: State, ticks: npt.ArrayLike) -> State:
-    """Return the states after this many ticks each, anchored at 0 to be exact."""
+    """Return the states after this many ticks each.
+
+    The states are anchored at time 0, which avoids rounding errors.
+    """
     model = era.dynamics
     if not isinstance(model, MemoryDecay):
         raise Conflict(f"the tenant's policy uses the profile {model.name!r}: ticks need {PROFILE!r}")

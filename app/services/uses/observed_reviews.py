@@ -28,8 +28,8 @@ def count_reviews(
 ) -> None:
     """Count observed uses as reviews, if the model in force is `mnemex`; the caller has locked the states.
 
-    The interval to the next review grows if a review was due, by any number of observations once; otherwise the next
-    review is due one interval after the last observation. A flag of a failed review or self-test stays.
+    If a review was due, the interval grows once, however many uses were observed. Otherwise it stays unchanged. The
+    next review is due one interval after the last observed use. A flag of a failed review or self-test stays.
 
     Args:
         era: The policy and the model in force.

@@ -26,7 +26,8 @@ from app.store.memories.roles import NAME
 from app.store.memories.turns import neighbours_sql, span_sql
 
 LONG_LEXEMES: Final = 24
-"""Maximum number of distinct lexemes of a memory stored without positions; each is assumed to occur once."""
+"""Memories with at most this many distinct lexemes are stored without positions; each lexeme then counts as occurring
+once."""
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -144,8 +145,8 @@ _INDEX = text(
 def _removal(ids: str, own: str) -> TextClause:
     """Return the statement that removes the words of memories.
 
-    The statement's fresh memories are the neighbours of the removed memories: it retains their own words and rebuilds
-    their context.
+    The statement treats the neighbours of the removed memories as fresh: it rebuilds their context and keeps their own
+    words.
 
     Args:
         ids: Name of the parameter with the ids of the removed memories.

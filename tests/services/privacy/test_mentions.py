@@ -84,11 +84,11 @@ def test_a_decision_redacts_or_keeps_a_text_and_is_recorded(desk: Desk) -> None:
     assert desk.reasons() == [REDACTED, "Chen Li was here"]
     text = visible(render_report(read_report(desk.tenant_id, erasure_id)))
     assert (
-        "Of these texts: 1 meant the person and was replaced by a fixed sentence, 1 meant another person and is "
-        "retained."
+        "Of these texts: 1 referred to the person and was replaced by a standard sentence, 1 referred to another "
+        "person and is retained."
     ) in text
     assert "await" not in text
-    assert "means the person; replaced by a fixed sentence on" in text
+    assert "refers to the person; replaced by a standard sentence on" in text
     assert desk.service.one("SELECT items FROM audit WHERE action = 'texts_reviewed'") == 2
     for wrong, field in ((MentionReview((9,)), "redact"), (MentionReview((1,), (1,)), "keep")):
         with pytest.raises(Invalid) as refused:

@@ -3,8 +3,8 @@
 -- ARGV: stream prefix, maximum memories, entries and bytes, lease milliseconds, maximum suspects,
 --       'first' on the first turn of a slice,
 --       maximum memories of a shared turn, milliseconds for which turns remain shared
--- A turn is shared if another tenant has entries or had some a moment ago: the next memory of a tenant that sends one
--- at a time would otherwise wait for a large turn of another that began in between.
+-- A turn is shared if another tenant has entries or had some a moment ago. Otherwise a tenant that sends one memory at a
+-- time would wait for another tenant's large turn that started between two of its memories.
 -- An entry without memories (touches) counts by its size, as one memory per TOUCH_BYTES.
 -- Returns {} if the ring is empty. Otherwise a flat list (Redis sends one packet per level of a nested reply): tenant,
 -- number of suspect entries, current time in milliseconds, then per entry: id, number of memories, header, body.
