@@ -22,6 +22,7 @@ class SharedFields(TypedDict, total=False):
     multiplier: float | None
     expires_at: datetime | str | None
     keep_days: float | None
+    source: str
 
 
 class MemoryFields(SharedFields, total=False):
@@ -47,6 +48,7 @@ class RecallFilters(TypedDict, total=False):
     after: datetime | str | None
     before: datetime | str | None
     limit: int | None
+    sources: Sequence[str]
     least: float | None
     token_budget: int | None
     explain: bool
@@ -67,6 +69,7 @@ class SearchFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    sources: Sequence[str]
     after: datetime | str | None
     before: datetime | str | None
     tiers: Sequence[str]
@@ -107,6 +110,7 @@ class ListFilters(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     external_id: str | None
     ids: Sequence[str] | None
+    sources: Sequence[str]
 
 
 class MemoryEdit(MemoryFields, total=False):

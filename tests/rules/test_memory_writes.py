@@ -24,6 +24,7 @@ SQL = {
     "app/store/core/binary_copy.py": "the drain's COPY",
     "app/store/ingest/import_copy.py": "the COPY of imports, and the state of memories that they insert",
     "app/store/consolidation/merged_memories.py": "summaries, and the tiers of their sources",
+    "app/store/memories/provenance.py": "sources that renames of files lower",
     "app/store/files/file_memories.py": "external ids of renamed files",
     "app/store/tiers/tiers.py": "moves and restores",
     "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
@@ -66,6 +67,8 @@ OTHERS = {
     ("app/services/evaluation/self_tests.py", "lock_shared"): "draws a sample, writes no memory",
     ("app/services/privacy/export_requests.py", "lock_shared"): "reads memories",
     ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",
+    ("app/services/privacy/quarantines.py", "lock_shared"): "hides as erasures do, with the exclusive lock",
+    ("app/services/privacy/quarantines.py", "add"): "hides as erasures do, and keeps their books",
     ("app/services/privacy/rights_overview.py", "lock_shared"): "locks both exclusively or shared to request erasures",
 }
 """Services that may call one of these functions, by path and function, with the reason."""

@@ -21,7 +21,7 @@ _STORED: Final = ", ".join(f"'{source}'" for source in SOURCES[:-1])
 
 
 class Writer(NamedTuple):
-    """Who writes: the id of the API key, None for the service itself, and the highest source that it may give."""
+    """The id of the writing API key, None for the service itself, and the highest source that it may give."""
 
     key_id: str | None
     source: Source

@@ -121,7 +121,8 @@ def edit_memory(
             if "thread" in changes:
                 to_embed |= embeddings.remove(tx, tenant_id, [stored_id])
             write.queue([work_queue.EMBED], [stored_id, *to_embed])
-        corrections.refresh_corrections(tx, tenant_id, [stored_id] if reworded or "subject" in changes else [], policy)
+        is_moved = reworded or {"subject", "source"} & changes.keys()
+        corrections.refresh_corrections(tx, tenant_id, [stored_id] if is_moved else [], policy)
         supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
