@@ -33,6 +33,7 @@ SQL = {
     "app/store/erasure/hidden_memories.py": "hiding, and showing again",
     "app/store/privacy/holds.py": "external ids that a held memory gives up, and the next sweep after a release",
     "app/store/strength/states.py": "anchors, uses and due times",
+    "app/store/strength/kinds.py": "kinds that callers say",
     "app/store/strength/promotion.py": "the promotion flag",
     "app/store/enrichment/scores.py": "salience and keep chance",
     "app/store/enrichment/keep_chances.py": "keep chance",

@@ -19,7 +19,7 @@ from app.services.storage.lookup import find_deletion, lock, stored_only
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import current_policy, memory_strength
 from app.services.tiers import reactivation
-from app.store.consolidation import supersessions
+from app.store.consolidation import edited_supersessions
 from app.store.core import database
 from app.store.core.paging import Page
 from app.store.embedding import embedding_spaces, embeddings
@@ -123,10 +123,10 @@ def edit_memory(
             write.queue([work_queue.EMBED], [stored_id, *to_embed])
         is_moved = reworded or {"subject", "source"} & changes.keys()
         corrections.refresh_corrections(tx, tenant_id, [stored_id] if is_moved else [], policy)
-        supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
+        edited_supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
-        supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
+        edited_supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id] if changes else [])
         edited = memories.get(tx, tenant_id, stored_id)
