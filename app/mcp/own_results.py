@@ -111,6 +111,7 @@ class MemoryShown(msgspec.Struct):
         supersedes: Ids of memories that it replaced.
         superseded_by: Ids of memories that replaced it.
         links: Up to 100 links from and to other memories.
+        source: Who wrote it: user, agent, document, tool, import or unknown.
     """
 
     id: str
@@ -142,6 +143,7 @@ class MemoryShown(msgspec.Struct):
     supersedes: list[str] | None
     superseded_by: list[str] | None
     links: list[LinkShown] = []
+    source: str = "unknown"
 
 
 class Corrected(msgspec.Struct):

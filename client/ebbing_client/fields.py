@@ -27,6 +27,7 @@ class SharedFields(TypedDict, total=False):
     multiplier: float | None
     expires_at: datetime | str | None
     keep_days: float | None
+    source: str
 
 
 class MemoryFields(SharedFields, total=False):
@@ -52,6 +53,7 @@ class RecallFilters(TypedDict, total=False):
     after: datetime | str | None
     before: datetime | str | None
     limit: int | None
+    sources: Sequence[str]
     least: float | None
     token_budget: int | None
     explain: bool
@@ -73,6 +75,7 @@ class SearchFilters(TypedDict, total=False):
     external_id: str | None
     ids: Sequence[str] | None
     external_ids: Sequence[str] | None
+    sources: Sequence[str]
     after: datetime | str | None
     before: datetime | str | None
     tiers: Sequence[str]
@@ -114,6 +117,7 @@ class ListFilters(TypedDict, total=False):
     external_id: str | None
     ids: Sequence[str] | None
     external_ids: Sequence[str] | None
+    sources: Sequence[str]
 
 
 class MemoryEdit(MemoryFields, total=False):

@@ -72,6 +72,7 @@ class Memory:
     strength: float | None = None
     tier: str | None = None
     status: str | None = None
+    source: str | None = None
     raw: Json = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -98,6 +99,7 @@ class Hit:
     occurred_at: datetime | None = field(default=None, metadata=TIME)
     highlight: str | None = None
     explain: Json | None = None
+    source: str | None = None
     raw: Json = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -24,6 +24,7 @@ SQL = {
     "app/store/core/binary_copy.py": "the drain's COPY",
     "app/store/ingest/import_copy.py": "the COPY of imports, and the state of memories that they insert",
     "app/store/consolidation/merged_memories.py": "summaries, and the tiers of their sources",
+    "app/store/memories/provenance.py": "sources that renames of files lower",
     "app/store/files/file_memories.py": "external ids of renamed files, and former texts of edited ones",
     "app/store/tiers/tiers.py": "moves and restores",
     "app/store/tiers/cold_segments.py": "texts that leave for cold storage and return",
@@ -32,6 +33,7 @@ SQL = {
     "app/store/erasure/hidden_memories.py": "hiding, and showing again",
     "app/store/privacy/holds.py": "external ids that a held memory gives up, and the next sweep after a release",
     "app/store/strength/states.py": "anchors, uses and due times",
+    "app/store/strength/kinds.py": "kinds that callers say",
     "app/store/strength/promotion.py": "the promotion flag",
     "app/store/enrichment/scores.py": "salience and keep chance",
     "app/store/enrichment/keep_chances.py": "keep chance",
@@ -67,6 +69,8 @@ OTHERS = {
     ("app/services/evaluation/self_tests.py", "lock_shared"): "draws a sample, writes no memory",
     ("app/services/privacy/export_requests.py", "lock_shared"): "reads memories",
     ("app/services/privacy/export_job.py", "lock_shared"): "reads memories",
+    ("app/services/privacy/quarantines.py", "lock_shared"): "hides as erasures do, with the exclusive lock",
+    ("app/services/privacy/quarantines.py", "add"): "hides as erasures do, and keeps their books",
     ("app/services/privacy/rights_overview.py", "lock_shared"): "locks both exclusively or shared to request erasures",
 }
 """Services that may call one of these functions, by path and function, with the reason."""

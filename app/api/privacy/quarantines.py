@@ -11,7 +11,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import QuarantineId
 from app.api.http.request_body import json_body
-from app.domain.privacy.quarantine import NewQuarantine, Terms
+from app.domain.ingest.quarantine import NewQuarantine, Terms
 from app.services.privacy import quarantines
 from app.store.privacy.quarantines import Quarantine
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from app.domain.ingest.ids import first_seq, last_seq
 from app.domain.ingest.memory import MemoryIn, Written
+from app.domain.ingest.quarantine import Terms
 from app.domain.ingest.sources import Writer
 from app.domain.privacy.erasure import Named, digest
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.quarantine import Terms
 
 
 def matches_scope(scope: Scope, memory: MemoryIn, accepted_ms: int) -> bool:

@@ -23,7 +23,7 @@ from app.services.enrichment import reminders
 from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
 from app.services.strength.rebase import STEP_SECONDS
 from app.store.changes import feed
-from app.store.consolidation import consolidation_runs, decayed_sources, merged_memories, merges, supersessions
+from app.store.consolidation import consolidation_runs, decayed_sources, edited_supersessions, merged_memories, merges
 from app.store.consolidation.merged_memories import PresentMemory
 from app.store.consolidation.merges import Ancestor, Merge
 from app.store.core import database
@@ -176,7 +176,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
         merges.update_merge(tx, tenant_id, merge_id, {"is_stale": False})
     else:
         _rewrite(write, case, summary_id, summary)
-        supersessions.reject_cross_subject(tx, tenant_id, [summary_id])
+        edited_supersessions.settle_edited(tx, tenant_id, [summary_id])
         supersession_restore.restore_for_memory(tx, tenant_id, summary_id)
         feed.record(tx, tenant_id, UPDATED, [summary_id])  # before it may be hidden again
         if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:

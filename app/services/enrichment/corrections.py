@@ -23,6 +23,7 @@ from app.domain.corrections import (
 )
 from app.domain.corrections.stems import stem
 from app.domain.ingest.roles import speaker_name
+from app.domain.ingest.sources import is_lower
 from app.domain.policy.policy import Policy
 from app.services.enrichment import texts
 from app.services.enrichment.texts import Texts
@@ -30,6 +31,7 @@ from app.store.core import database
 from app.store.enrichment import corrections, word_index
 from app.store.enrichment.complete_texts import CompleteText
 from app.store.enrichment.corrections import CorrectionInput, CorrectionProbe
+from app.store.memories import provenance
 from app.store.tenants import policies
 
 WINDOW: Final = 2_000
@@ -159,7 +161,10 @@ def _memories_since(given: Sequence[CompleteText]) -> dict[str | None, datetime]
 def _pairs(
     tx: database.Transaction, tenant_id: UUID, later: Sequence[ChangeStatement], beside: Sequence[CompleteText]
 ) -> list[tuple[UUID, UUID]]:
-    """Return the corrections stated in the later memories, as pairs of the later and the corrected memory's id."""
+    """Return the corrections stated in the later memories, as pairs of the later and the corrected memory's id.
+
+    A memory corrects none of a higher source.
+    """
     spellings = sorted({word for change in later for word in change.statement.spellings_beside})
     terms, total = word_index.count_terms(tx, tenant_id, "", spellings, "english")
     lexemes: dict[str, list[str]] = {}
@@ -189,11 +194,13 @@ def _pairs(
                 EarlierStatement(earlier.memory_id, parsed[earlier.memory_id])
             )
     rarities = _rarities(documents, total)
-    return [
+    pairs = [
         (change.said.memory_id, correction.corrected_id)
         for change in later
         for correction in find_corrections(change.statement, earlier_by_later.get(change.said.memory_id, []), rarities)
     ]
+    sources = provenance.read_sources(tx, tenant_id, sorted({end for pair in pairs for end in pair})) if pairs else {}
+    return [pair for pair in pairs if not is_lower(sources.get(pair[0]), sources.get(pair[1]))]
 
 
 def _preceding_ids(probes: Sequence[CorrectionProbe], beside: Sequence[CompleteText]) -> list[UUID]:

@@ -27,7 +27,7 @@ from app.services.enrichment import corrections, pii_scan, texts
 from app.services.ingest import late_writes, links_at_ingest
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.tiers import cold_restore, reactivation
-from app.store.consolidation import supersessions
+from app.store.consolidation import edited_supersessions
 from app.store.core import database
 from app.store.core.binary_copy import Arrival
 from app.store.embedding import embedding_spaces, embeddings
@@ -39,7 +39,7 @@ from app.store.memories.aliases import add_aliases
 from app.store.memories.memories import ENRICHED_FIELDS, NewMemory
 from app.store.memories.provenance import WriteTime
 from app.store.privacy import holds
-from app.store.strength import states
+from app.store.strength import kinds, states
 from app.store.tenants import policies
 from app.store.tiers import cold_segments, tiers
 
@@ -97,7 +97,7 @@ def upsert_memories(tenant_id: UUID, careful: Sequence[Arrival]) -> int:
         write.measure(list(existing))
         with write.update(list(existing)):
             written = memories.upsert(tx, tenant_id, list(latest.values()))
-            memories.set_kinds(tx, tenant_id, _given_kinds(latest, written.aliases))
+            kinds.set_kinds(tx, tenant_id, _given_kinds(latest, written.aliases))
             updated = list(written.changed & existing.keys())
             tiers.mark_due(tx, tenant_id, updated)
         cold_ids = list(cold_segments.list_locations(tx, tenant_id, updated))
@@ -220,7 +220,7 @@ def _settle_updates(
 ) -> None:
     """Record who updated memories, and check their supersessions."""
     provenance.record_writes(tx, tenant_id, writes)
-    supersessions.settle_edited(tx, tenant_id, updated)
+    edited_supersessions.settle_edited(tx, tenant_id, updated)
 
 
 def _list_writes(given: Sequence[NewMemory], stored_ids: Sequence[UUID], changed: set[UUID]) -> list[WriteTime]:

@@ -23,7 +23,7 @@ from app.services.storage.lookup import find_deletion, lock, stored_only
 from app.services.storage.memory_write import MemoryWrite, memory_write
 from app.services.strength import current_policy, memory_strength
 from app.services.tiers import reactivation
-from app.store.consolidation import supersessions
+from app.store.consolidation import edited_supersessions
 from app.store.core import database
 from app.store.core.paging import Page
 from app.store.embedding import embedding_spaces, embeddings
@@ -136,12 +136,13 @@ def edit_memory(
             if "thread" in changes:
                 to_embed |= embeddings.remove(tx, tenant_id, [stored_id])
             write.queue([work_queue.EMBED], [stored_id, *to_embed])
-        corrections.refresh_corrections(tx, tenant_id, [stored_id] if reworded or "subject" in changes else [], policy)
+        is_moved = reworded or {"subject", "source"} & changes.keys()
+        corrections.refresh_corrections(tx, tenant_id, [stored_id] if is_moved else [], policy)
         _supersede(write, stored_id, versions, version_by)
-        supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
+        edited_supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
-        supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
+        edited_supersessions.propose_lower(tx, tenant_id, [stored_id] if "source" in changes else [])
         write.sources_changed([stored_id] if DERIVED_FIELDS & changes.keys() else [])
         write.changed([stored_id, *versions] if changes else [])
         write.report(UPDATED, [] if changes else [stored_id])

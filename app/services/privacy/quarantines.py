@@ -13,10 +13,10 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app import failpoints, queues
+from app.domain.ingest.quarantine import NewQuarantine, Terms, read_terms
 from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import SYSTEM
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.quarantine import NewQuarantine, Terms, read_terms
 from app.errors import Conflict, FieldError, Invalid, require_found
 from app.services.consolidation import supersession_restore
 from app.services.security import audit

@@ -18,11 +18,11 @@ from sqlalchemy import Connection, Row, text
 
 from app.domain.ingest.ids import last_seq
 from app.domain.ingest.json_input import precompile
+from app.domain.ingest.quarantine import Terms
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.quarantine import Terms
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS, scope_sql

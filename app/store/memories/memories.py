@@ -13,9 +13,9 @@ import msgspec
 from sqlalchemy import Connection, Dialect, Row, RowMapping, TextClause, func, text, update
 from sqlalchemy.dialects import postgresql
 
-from app.domain.ingest.memory import COLUMNS, CONTENT, KINDS, Kind, MemoryIn
+from app.domain.ingest.memory import COLUMNS, CONTENT, KINDS, MemoryIn
 from app.domain.ingest.roles import Role
-from app.domain.ingest.sources import as_stored, lowest_sql
+from app.domain.ingest.sources import lowest_sql
 from app.domain.search.content_filters import ANY_CONTENT, ContentFilters
 from app.store import tables
 from app.store.core.paging import Page, page_of
@@ -371,20 +371,6 @@ SELECT memory_id, external_id, text_version, is_changed FROM settled
 """)  # noqa: S608 - constants only
 
 
-def set_kinds(tx: Connection, tenant_id: UUID, kinds: Mapping[UUID, Kind]) -> None:
-    """Set the memory kinds that determine how fast the memories decay."""
-    if kinds:
-        numbers = [KINDS.index(kind) for kind in kinds.values()]
-        tx.execute(_SET_KINDS, {"tenant": tenant_id, "memory_ids": list(kinds), "places": numbers})
-
-
-_SET_KINDS = text("""
-UPDATE memory_state AS state SET kind = given.place
-FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:places AS smallint[])) AS given (memory_id, place)
-WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.kind <> given.place
-""")
-
-
 def as_json(row: NewMemory) -> dict[str, object]:
     """Convert a row to the JSON form that the upsert statement reads."""
     given = row.given
@@ -394,7 +380,6 @@ def as_json(row: NewMemory) -> dict[str, object]:
     return fields | {
         "memory_id": row.memory_id,
         "seq": row.seq,
-        "source": as_stored(given.source or "unknown"),
         "written_by": row.written_by,
         "created_at": datetime.fromtimestamp(row.accepted_ms / 1000, UTC),
         "salience": _real(given.salience),

@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from app.domain.ingest.json_input import precompile
-from app.domain.privacy.quarantine import Terms
+from app.domain.ingest.quarantine import Terms
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS

@@ -116,7 +116,8 @@ def list_memories(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -
 _OTHERS: Final = ", ".join(f"'{name}', ({rows})" for name, rows in _ROWS.items())
 _MEMORIES: Final = f"""
 SELECT wanted.id, memory.held::text, state.held::text, coalesce(score.held, 'null')::text,
-  jsonb_build_object({_OTHERS})::text, memory.deleted_at IS NOT NULL, memory.is_held, coalesce(hidden.tier, state.tier), coalesce(hidden.quarantined, false)
+  jsonb_build_object({_OTHERS})::text, memory.deleted_at IS NOT NULL, memory.is_held, coalesce(hidden.tier, state.tier),
+  coalesce(hidden.quarantined, false)
 FROM (SELECT id FROM unnest(%(ids)s) AS id ORDER BY id) AS wanted
 CROSS JOIN LATERAL (
   SELECT to_jsonb(memory) - 'tenant_id' - 'deleted_at' AS held, deleted_at, EXISTS (

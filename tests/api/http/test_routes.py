@@ -14,10 +14,10 @@ from fastapi.openapi.models import OpenAPI
 
 from app.clients.llm.responses import Usage
 from app.domain.consolidation.supersession import SupersessionPair
+from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.policy import api_keys
 from app.domain.policy.api_keys import SCOPES
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.quarantine import NewQuarantine
 from app.domain.privacy.requests import Extension, NewRequest
 from app.services.consolidation import supersession
 from app.services.erasure import requests

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.domain.strength.links import NewLink
@@ -133,6 +134,16 @@ def test_an_edit_that_changes_nothing_of_it_keeps_it(service: Service, tenant: T
     old, new = stored(service, tenant, OLD, NEW)
     memories.edit_memory(tenant.tenant_id, old, MemoryPatch(text="My flight to Oslo leaves on the 13th of May."))
     memories.edit_memory(tenant.tenant_id, new, MemoryPatch(thread="travel"))
+    assert corrections(tenant) == [(new, old)]
+
+
+def test_a_lower_source_corrects_no_higher_one(service: Service, tenant: Tenant) -> None:
+    old, new = stored(service, tenant, OLD, NEW)
+    service.rows("UPDATE memories SET source = 'user'")
+    tool = Writer("key", "tool")
+    memories.edit_memory(tenant.tenant_id, new, MemoryPatch(tags=("a",)), tool)
+    assert corrections(tenant) == []
+    memories.edit_memory(tenant.tenant_id, old, MemoryPatch(tags=("a",)), tool)
     assert corrections(tenant) == [(new, old)]
 
 

@@ -67,7 +67,7 @@ def test_a_dump_keeps_sources_as_far_as_the_key_allows(
             *(name, memory_id),
         )
     content = b"".join(dump.stream_dump(importer.tenant_id, "key"))
-    for table in ("memories", "memory_state"):
+    for table in ("memories", "memory_state", "scores", "memory_events", "memory_words", "embeddings"):
         importer.service.rows(f"DELETE FROM {table} WHERE tenant_id = %s", importer.tenant_id)  # noqa: S608
     key_id = key_of(importer, source)
     run(importer, monkeypatch, key_id, "dump", content)

@@ -15,11 +15,11 @@ from app.clients.redis.stream import StreamWriter
 from app.domain.ingest.envelope import add_writer
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.ingest.sources import Source, Writer
 from app.domain.jobs import Job
 from app.domain.policy import api_keys
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.quarantine import NewQuarantine
 from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
 from app.errors import Conflict, Invalid, NotFound
