@@ -25,7 +25,7 @@ class MemoryTools:
 
     Args:
         client: `AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.
-        subject: Subject of the memories. The tools see and change only this subject's memories; the model can't choose it.
+        subject: Subject of the memories. The tools see and change only its memories; the model can't choose it.
         tags: Tags of the memories that `remember` stores.
         token_budget: Maximum length of what `recall` returns; None uses the tenant's policy.
     """
