@@ -80,7 +80,7 @@ class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         redact: Texts that refer to the person: each is replaced by a standard sentence.
-        keep: Texts that mean another person: they remain.
+        keep: Texts that refer to another person: they remain.
     """
 
     redact: tuple[int, ...] = ()

@@ -155,7 +155,7 @@ SELECT 'exports', 'subject', '', subject, NULL FROM exports WHERE tenant_id = %(
 
 
 def redact(tx: Connection, tenant_id: UUID, texts: Sequence[RetainedText]) -> None:
-    """Replace texts with a standard sentence, also in the backups of requests in their grace period and of legal holds."""
+    """Replace texts with a standard sentence, also in backups of requests in their grace period and of legal holds."""
     keys: dict[tuple[str, str], list[str]] = {}
     for each in texts:
         keys.setdefault((each.table, each.column), []).append(each.key)

@@ -52,9 +52,9 @@ class Log:
 
     Attributes:
         thread: Name of the thread. `clear` deletes all of its memories.
-        subject: The person whom the history is about.
+        subject: The person to whom the history belongs.
         tags: Tags of all memories.
-        is_kept: Protect entries from decay and merging; otherwise old ones fade, and then lack in the history.
+        is_kept: Protect entries from decay and merging; otherwise old entries fade and then disappear from the history.
     """
 
     thread: str
