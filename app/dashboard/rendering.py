@@ -35,6 +35,7 @@ PAGES: Final = (
     ("/consolidation", "Consolidation", LOOKS),
     ("/privacy", "Privacy", ("privacy",)),
     ("/letters", "Dead letters", ("maintain", "admin")),
+    ("/webhooks", "Webhooks", ("maintain",)),
     ("/money", "Costs", ("maintain", "admin")),
     ("/tests", "Self-tests", LOOKS),
     ("/search", "Search", ("read",)),

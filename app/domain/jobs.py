@@ -54,7 +54,7 @@ STEPS: Final[dict[str, tuple[str, ...]]] = {
     "graphs": (),
     "keep_chances": (),
     "learning": ("applied", "proposed"),
-    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches"),
+    "retention": ("ledger", "runs", "jobs", "letters", "history", "self_tests", "names", "searches", "deliveries"),
     "segments": _SEGMENTS,
     "self_tests": _TESTED,
 }

@@ -264,6 +264,19 @@ def test_a_disk_that_fills(watch: Watch, disk: dict[str, int]) -> None:
     assert watch.minutes(1) == set()
 
 
+def test_a_webhook_that_was_disabled(watch: Watch, api: Api) -> None:
+    insert = (
+        "INSERT INTO webhooks (tenant_id, webhook_id, url, format, status, created_by, secret_id, cursor) "
+        "VALUES (%s, gen_random_uuid(), 'https://example.org', 'standard', %s, 'key', gen_random_uuid(), 0)"
+    )
+    api.service.rows(insert, api.tenant.tenant_id, "paused")
+    assert watch.minutes(7) == set()
+    api.service.rows(insert, api.tenant.tenant_id, "disabled")
+    assert watch.minutes(7) == {("EbbingWebhookDisabled", "webhooks")}
+    api.service.rows("UPDATE webhooks SET status = 'enabled'")
+    assert watch.minutes(2) == set()
+
+
 def test_a_tenant_whose_recall_brings_nothing(watch: Watch, api: Api) -> None:
     others = [api.service.tenant().tenant_id for _ in range(3)]
     for tenant_id in others:

@@ -140,8 +140,8 @@ def rotate(
     print_result(done, f"secret {plain(done['secret'])}", as_json=as_json)
 
 
-@router.command(epilog=examples("ebbing webhooks test ID"))
-def test(webhook_id: Id, *, url: Url = None, as_json: AsJson = False) -> None:
+@router.command("test", epilog=examples("ebbing webhooks test ID"))
+def send_test(webhook_id: Id, *, url: Url = None, as_json: AsJson = False) -> None:
     """Send a test message and show the receiver's status. The exit code is 1 unless it is accepted."""
     path = item_path(PATH, webhook_id)
     delivery_id = call(url, "POST", f"{path}/test")["delivery_id"]

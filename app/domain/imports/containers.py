@@ -6,7 +6,7 @@ pickle, and a database is read in memory with a schema that isn't trusted.
 
 from __future__ import annotations
 
-import os
+import io
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def read_document(source: BinaryIO) -> bytes:
     Raises:
         FileRefused: The file is in UTF-16, or larger than `DOCUMENT_MAX_BYTES`.
     """
-    if (size := source.seek(0, os.SEEK_END)) > DOCUMENT_MAX_BYTES:
+    if (size := source.seek(0, io.SEEK_END)) > DOCUMENT_MAX_BYTES:
         refuse(f"the file has {size} bytes and isn't a file of lines (limit {DOCUMENT_MAX_BYTES})")
     source.seek(0)
     content = source.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,10 +39,11 @@ REFUSED_URLS = {
 
 
 @pytest.fixture
-def named(api: Api) -> Api:
+def named(api: Api) -> Iterator[Api]:
     api.service.configure(webhook_hosts="127.0.0.1")
     receivers.close()
-    return api
+    yield api
+    receivers.close()
 
 
 def create(api: Api, url: str = "http://127.0.0.1:9/hook", **fields: Any) -> dict[str, Any]:
@@ -100,7 +102,8 @@ def test_a_tenant_has_a_limited_number_of_webhooks(named: Api) -> None:
     made = create(named)
     named.service.rows(
         "INSERT INTO webhooks (tenant_id, webhook_id, url, format, created_by, secret_id, cursor) "
-        "SELECT tenant_id, gen_random_uuid(), url, format, created_by, secret_id, 0 FROM webhooks, generate_series(2, %s)",
+        "SELECT tenant_id, gen_random_uuid(), url, format, created_by, secret_id, 0 "
+        "FROM webhooks, generate_series(2, %s)",
         WEBHOOKS_MAX,
     )
     answer = named.post(PATH, json={"url": made["url"]})
@@ -108,7 +111,7 @@ def test_a_tenant_has_a_limited_number_of_webhooks(named: Api) -> None:
 
 
 def test_without_a_feed_there_are_no_webhooks(named: Api) -> None:
-    assert named.put("/v1/policy", json={"changes": {"keep_days": 0}}).status_code == 200
+    assert named.put("/v1/policy", json={"policy": {"changes": {"keep_days": 0}}}).status_code == 200
     answer = named.post(PATH, json={"url": "http://127.0.0.1:9/"})
     assert (answer.status_code, "changes.keep_days" in answer.json()["detail"]) == (409, True)
 
