@@ -20,7 +20,7 @@ from app.store.privacy.holds import HOLDS
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
 
-# `changes` isn't counted: the feed keeps the ids of erased memories, so that copies are deleted, and holds nothing else.
+# `changes` isn't counted: the feed keeps the ids of erased memories, so that copies are deleted, and nothing else.
 # By table: SQL for the memory ids in a row, and for the condition that at least one of them is among `ids`.
 _BY_ID: Final = {
     **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
