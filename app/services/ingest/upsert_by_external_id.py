@@ -163,8 +163,8 @@ def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemor
 
 
 def _rows(arrival: Arrival) -> Iterator[NewMemory]:
-    seq = first_seq(arrival.entry_id)
-    ids = memory_uuids(arrival.base, len(arrival.memories))
+    seq = first_seq(arrival.entry_id) + arrival.first
+    ids = memory_uuids(arrival.base, len(arrival.memories), arrival.first)
     for position, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
         yield NewMemory(UUID(memory_id), seq + position, arrival.accepted_ms, memory)
 

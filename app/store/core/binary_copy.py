@@ -63,12 +63,14 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         entry_id: The envelope's id in the stream.
         base: The first memory id, 16 bytes.
         accepted_ms: Time at which Redis accepted the envelope, in milliseconds since 1970.
+        first: Index of the first memory, from which ids and sequence numbers count.
     """
 
     entry_id: str
     base: bytes
     accepted_ms: int
     memories: Sequence[MemoryIn]
+    first: int = 0
 
 
 class PolicyTerms(msgspec.Struct, frozen=True, gc=False):
