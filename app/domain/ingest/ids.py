@@ -30,11 +30,11 @@ def generate_base(unix_ms: int, random: bytes) -> bytes:
     return unix_ms.to_bytes(6, "big") + head + tail + bytes(_SUFFIX_BYTES)
 
 
-def memory_uuids(base: bytes, count: int) -> list[str]:
-    """Return the ids of a request's memories in order, as canonical text."""
+def memory_uuids(base: bytes, count: int, first: int = 0) -> list[str]:
+    """Return the ids of `count` of a request's memories from an index on, in order, as canonical text."""
     text = base.hex()
     stem = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:28]}"
-    return [stem + suffix for suffix in _SUFFIXES[:count]]
+    return [stem + suffix for suffix in _SUFFIXES[first : first + count]]
 
 
 def extract_base(memory_id: UUID) -> bytes:

@@ -39,7 +39,7 @@ from app.store.consolidation import supersessions
 from app.store.core import database
 from app.store.core.binary_copy import Arrival
 from app.store.erasure import requests
-from app.store.ingest import import_copy, imports
+from app.store.ingest import import_copy, imports, loaded_rows
 from app.store.ingest.import_copy import ExternalIdTaken, ImportedRows
 from app.store.ingest.imports import Import
 from app.store.memories import links as stored_links
@@ -125,11 +125,14 @@ def _store(
     with database.tenant(tenant_id) as tx:
         known = imports.find_external(tx, tenant_id, [item.given.external_id or "" for item in memories])
         era = memory_strength.load_timeline(tx, tenant_id).at(found.requested_at.timestamp())
-    careful = [item for item in memories if item.given.external_id in known or _needs_care(item.given)]
-    chosen = {item.place for item in careful}
-    fresh = [item for item in memories if item.place not in chosen]
+    known |= _list_named(memories)
+    careful = [
+        place for place, item in enumerate(memories) if item.given.external_id in known or _needs_care(item.given)
+    ]
+    chosen = set(careful)
+    fresh = [item for place, item in enumerate(memories) if place not in chosen]
     position = stream_position.take_position(tenant_id)
-    counts = _store_careful(tenant_id, found, position, careful, era) if careful else Counter()
+    counts = _store_careful(tenant_id, found, position, memories, careful, era) if careful else Counter()
     failpoints.trigger("import.before_copy")
     with database.drain() as tx:
         requests.lock_shared(tx, tenant_id)
@@ -138,7 +141,7 @@ def _store(
         if current is None or current.status != "running" or current.position != found.position:
             return {}
         if fresh:
-            rows = _build_rows(found, fresh, era, _base(found, b"copy"))
+            rows = _build_rows(found, fresh, era, memory_uuids(_base(found, b"copy"), len(fresh)))
             if not import_copy.copy_memories(tx, tenant_id, rows, first_seq(position), _accepted(position)):
                 return {}
             counts["stored"] += len(fresh)
@@ -154,6 +157,12 @@ def _store(
 def _needs_care(memory: MemoryIn) -> bool:
     """Return whether COPY can't store a memory: it has a vector or links, supersedes others, or waited (`written`)."""
     return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes) or memory.written is not None
+
+
+def _list_named(memories: Sequence[Memory]) -> set[str]:
+    """Return the names that links and supersessions of these memories lead to; COPY resolves no waiting links."""
+    targets = {link.to for item in memories for link in item.given.links}
+    return targets | {name for item in memories for name in item.given.superseded}
 
 
 def _drop_erased(open_erasures: ArrivalErasures, position: str, fresh: list[Memory], skipped: Skipped) -> list[Memory]:
@@ -188,10 +197,11 @@ def _accepted(position: str) -> float:
     return parse_entry_id(position)[0] / 1000
 
 
-def _build_rows(found: Import, items: Sequence[Memory], era: Era, base: bytes) -> ImportedRows:
+def _build_rows(found: Import, items: Sequence[Memory], era: Era, memory_ids: Sequence[str]) -> ImportedRows:
     memories, given = [item.given for item in items], [item.state for item in items]
     from_occurred = era.policy.decay_from == "occurred"
     state = build_states(memories, given, era.dynamics, found.requested_at.timestamp(), from_occurred=from_occurred)
+<<<<<<< HEAD
     ids = [UUID(memory_id).bytes for memory_id in memory_uuids(base, len(items))]
     return ImportedRows(ids, memories, state, promoted_at(given), era.version, _writer(found))
 
@@ -208,8 +218,41 @@ def _store_careful(tenant_id: UUID, found: Import, position: str, items: Sequenc
         position, base, parse_entry_id(position)[0], [item.given for item in items], writer=_writer(found)
     )
     changed = upsert_by_external_id.upsert_memories(tenant_id, [arrival])
+=======
+    ids = [UUID(memory_id).bytes for memory_id in memory_ids]
+    return ImportedRows(ids, memories, state, promoted_at(given), era.version)
+
+
+def _store_careful(
+    tenant_id: UUID, found: Import, position: str, memories: Sequence[Memory], careful: Sequence[int], era: Era
+) -> Counter[str]:
+    """Store memories as if requests had brought them, and give inserted ones the state of the file.
+
+    After a crash, other memories of the batch may be known than before. So each new one is an arrival of its own, whose
+    id follows from its place in the batch.
+
+    Args:
+        memories: All memories of the batch.
+        careful: Places of those to store here, in order.
+    """
+    items = [memories[place] for place in careful]
+    bases = [_base(found, b"upsert" + place.to_bytes(4, "big")) for place in careful]
+    ids = [memory_uuids(base, 1, place)[0] for base, place in zip(bases, careful, strict=True)]
+    with database.tenant(tenant_id) as tx:
+        stored = loaded_rows.find_names(tx, tenant_id, [item.given.external_id or "" for item in items])
+    accepted_ms = parse_entry_id(position)[0]
+    arrivals = [
+        Arrival(position, base, accepted_ms, [item.given], first=place)
+        for base, place, item in zip(bases, careful, items, strict=True)
+        if item.given.external_id not in stored
+    ]
+    if known := [item.given for item in items if item.given.external_id in stored]:
+        names = chr(0).join(memory.external_id or "" for memory in known)
+        arrivals.append(Arrival(position, _base(found, names.encode()), accepted_ms, known))
+    changed = upsert_by_external_id.upsert_memories(tenant_id, arrivals)
+>>>>>>> refs/heads/dumps
     failpoints.trigger("import.after_upsert")
-    rows = _build_rows(found, items, era, base)
+    rows = _build_rows(found, items, era, ids)
     with database.tenant(tenant_id) as tx:
         inserted = imports.list_inserted(tx, tenant_id, [UUID(bytes=memory_id) for memory_id in rows.ids])
         places = [
