@@ -201,26 +201,13 @@ def _build_rows(found: Import, items: Sequence[Memory], era: Era, memory_ids: Se
     memories, given = [item.given for item in items], [item.state for item in items]
     from_occurred = era.policy.decay_from == "occurred"
     state = build_states(memories, given, era.dynamics, found.requested_at.timestamp(), from_occurred=from_occurred)
-<<<<<<< HEAD
-    ids = [UUID(memory_id).bytes for memory_id in memory_uuids(base, len(items))]
+    ids = [UUID(memory_id).bytes for memory_id in memory_ids]
     return ImportedRows(ids, memories, state, promoted_at(given), era.version, _writer(found))
 
 
 def _writer(found: Import) -> Writer:
     """Return the key that started the import; its memories have the source `import` or, if the key's is lower, that."""
     return Writer(found.requested_by, lowest(("import", found.key_source)))
-
-
-def _store_careful(tenant_id: UUID, found: Import, position: str, items: Sequence[Memory], era: Era) -> Counter[str]:
-    """Store memories as if a request had brought them, and give inserted ones the state of the file."""
-    base = _base(found, b"upsert")
-    arrival = Arrival(
-        position, base, parse_entry_id(position)[0], [item.given for item in items], writer=_writer(found)
-    )
-    changed = upsert_by_external_id.upsert_memories(tenant_id, [arrival])
-=======
-    ids = [UUID(memory_id).bytes for memory_id in memory_ids]
-    return ImportedRows(ids, memories, state, promoted_at(given), era.version)
 
 
 def _store_careful(
@@ -240,17 +227,16 @@ def _store_careful(
     ids = [memory_uuids(base, 1, place)[0] for base, place in zip(bases, careful, strict=True)]
     with database.tenant(tenant_id) as tx:
         stored = loaded_rows.find_names(tx, tenant_id, [item.given.external_id or "" for item in items])
-    accepted_ms = parse_entry_id(position)[0]
+    accepted_ms, writer = parse_entry_id(position)[0], _writer(found)
     arrivals = [
-        Arrival(position, base, accepted_ms, [item.given], first=place)
+        Arrival(position, base, accepted_ms, [item.given], writer=writer, first=place)
         for base, place, item in zip(bases, careful, items, strict=True)
         if item.given.external_id not in stored
     ]
     if known := [item.given for item in items if item.given.external_id in stored]:
         names = chr(0).join(memory.external_id or "" for memory in known)
-        arrivals.append(Arrival(position, _base(found, names.encode()), accepted_ms, known))
+        arrivals.append(Arrival(position, _base(found, names.encode()), accepted_ms, known, writer=writer))
     changed = upsert_by_external_id.upsert_memories(tenant_id, arrivals)
->>>>>>> refs/heads/dumps
     failpoints.trigger("import.after_upsert")
     rows = _build_rows(found, items, era, ids)
     with database.tenant(tenant_id) as tx:

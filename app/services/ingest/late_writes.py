@@ -35,10 +35,10 @@ class DroppedWrite(NamedTuple):
 
 def list_rows(arrival: Arrival) -> list[tuple[NewMemory, int]]:
     """Return an envelope's memories as rows, each with the sequence number at which it was written."""
-    seq = first_seq(arrival.entry_id)
+    seq = first_seq(arrival.entry_id) + arrival.first
     rows = []
     for place, (memory_id, memory) in enumerate(
-        zip(memory_uuids(arrival.base, len(arrival.memories)), arrival.memories, strict=True)
+        zip(memory_uuids(arrival.base, len(arrival.memories), arrival.first), arrival.memories, strict=True)
     ):
         own = seq + place
         since = own

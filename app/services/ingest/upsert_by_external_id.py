@@ -159,7 +159,6 @@ def _alias(
     add_aliases(tx, tenant_id, {**aliases, **final})
 
 
-<<<<<<< HEAD
 def _drop_erased(tx: database.Transaction, tenant_id: UUID, arrivals: Sequence[Arrival]) -> list[NewMemory]:
     """Return the memories as rows, without those written before an erasure of their subject or thread."""
     rows = [row for arrival in arrivals for row in late_writes.list_rows(arrival)]
@@ -170,26 +169,6 @@ def _drop_erased(tx: database.Transaction, tenant_id: UUID, arrivals: Sequence[A
     metrics.count("erased_on_arrival", len(dropped))
     metrics.count("erased_delayed_writes", sum(row.given.written is not None for row in dropped))
     return [row for (row, _), what in zip(rows, erased, strict=True) if what is None]
-=======
-def _drop_erased(tx: database.Transaction, tenant_id: UUID, given: list[NewMemory]) -> list[NewMemory]:
-    """Drop memories of erased subjects and threads that were accepted before the erasure's watermark."""
-    if not given:
-        return given
-    graves = tombstones.since(tx, tenant_id, min(row.accepted_ms for row in given))
-    if not graves:
-        return given
-    key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
-    retained = [row for row in given if not is_buried(graves, key, row.given, row.seq)]
-    metrics.count("erased_on_arrival", len(given) - len(retained))
-    return retained
-
-
-def _rows(arrival: Arrival) -> Iterator[NewMemory]:
-    seq = first_seq(arrival.entry_id) + arrival.first
-    ids = memory_uuids(arrival.base, len(arrival.memories), arrival.first)
-    for position, (memory_id, memory) in enumerate(zip(ids, arrival.memories, strict=True)):
-        yield NewMemory(UUID(memory_id), seq + position, arrival.accepted_ms, memory)
->>>>>>> refs/heads/dumps
 
 
 def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], former: list[UUID]) -> None:

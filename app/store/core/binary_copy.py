@@ -70,24 +70,18 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         entry_id: The envelope's id in the stream.
         base: The first memory id, 16 bytes.
         accepted_ms: Time at which Redis accepted the envelope, in milliseconds since 1970.
-<<<<<<< HEAD
         sent_ms: Time of sending by the sender's clock, for memories with `written`; None for others.
         writer: The API key that sent it, whose source limits that of the memories.
-=======
         first: Index of the first memory, from which ids and sequence numbers count.
->>>>>>> refs/heads/dumps
     """
 
     entry_id: str
     base: bytes
     accepted_ms: int
     memories: Sequence[MemoryIn]
-<<<<<<< HEAD
     sent_ms: int | None = None
     writer: Writer = UNKNOWN_WRITER
-=======
     first: int = 0
->>>>>>> refs/heads/dumps
 
 
 class PolicyTerms(msgspec.Struct, frozen=True, gc=False):
