@@ -165,7 +165,7 @@ def test_what_cannot_be_done_says_what_to_do_instead(offer: Offer) -> None:
     assert "leave `metadata` out" in refusal["message"]
     assert api.get("/v1/links").json()["links"] == []
     assert done(api, "create_relation", **ends, metadata={})["success"] is True
-    hints = {
+    hints: dict[str, tuple[Any, str]] = {
         "model": ("all-MiniLM-L6-v2", "change it there"),
         "limit": (5, "leave it out"),
         "force": (True, "choose another model"),

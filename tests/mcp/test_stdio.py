@@ -123,12 +123,12 @@ def test_a_process_runs_every_tool(running: Running, tmp_path: Path, mode: Mode)
 def test_a_process_offers_the_set_of_the_settings(running: Running, tmp_path: Path, tool_set: str, mode: Mode) -> None:
     async def talk() -> dict[str, str]:
         async with running.agent(tmp_path / "own errors") as own:
-            texts = [f"the safe is green ({mode})", f"the key is under the mat ({mode})"]
-            stored = [await own.call_tool("remember", {"text": text}) for text in texts]
+            facts = [f"the safe is green ({mode})", f"the key is under the mat ({mode})"]
+            stored = [await own.call_tool("remember", {"text": fact}) for fact in facts]
         one, other = [str((result.structured_content or {})["id"]) for result in stored]
         async with running.agent(tmp_path / "errors", mode, tool_set) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == CALLS[tool_set].keys()
-            texts = {}
+            texts: dict[str, str] = {}
             for name, arguments in CALLS[tool_set].items():
                 result = await client.call_tool(name, arguments(one, other), read_timeout_seconds=PATIENCE_SECONDS)
                 assert not result.is_error, (name, text_of(result))

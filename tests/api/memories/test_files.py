@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.domain.tiers.protection import NEVER_FORGET_TAGS
-from app.services.files import files
 from app.services.tenants import tenants
+from app.store.files.file_memories import PROTECTED_TAG
 from tests.api.caller import Api, fields
 from tests.api.memories.test_ingest import worker
 
@@ -168,8 +168,8 @@ def test_files_are_memories_that_decay_leaves_alone(tool: Api) -> None:
     text = "Bo prefers rye bread\r\n  and tea\n"
     run(tool, "create", path=NOTES, file_text=text)
     [memory] = tool.get("/v1/memories").json()["memories"]
-    assert (memory["external_id"], memory["text"], memory["tags"]) == (NOTES, text, [files.PROTECTED_TAG])
-    assert files.PROTECTED_TAG in NEVER_FORGET_TAGS
+    assert (memory["external_id"], memory["text"], memory["tags"]) == (NOTES, text, [PROTECTED_TAG])
+    assert PROTECTED_TAG in NEVER_FORGET_TAGS
     why = tool.get(f"/v1/memories/{memory['id']}/why", params={"as_of": "2126-01-01T00:00:00Z"}).json()
     assert (why["wanted"], why["rule"]) == ("active", "never_forget")
     run(tool, "rename", old_path=NOTES, new_path="/memories/bo.md")
