@@ -21,7 +21,7 @@ except ImportError as error:
 MESSAGES_MAX: Final = 100
 
 
-class EbbingMemoryBlock(BaseMemoryBlock[str]):  # type: ignore[misc]  # unsubscriptable where the framework is missing
+class EbbingMemoryBlock(BaseMemoryBlock[str]):
     """A block that stores the messages that leave the short-term memory, and recalls those that matter for the chat.
 
     The text of a recall is inserted into the prompt; it is empty if nothing is relevant. `token_budget` limits it. When
