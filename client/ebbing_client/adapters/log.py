@@ -52,7 +52,7 @@ class Log:
 
     Attributes:
         thread: Name of the thread. `clear` deletes all of its memories.
-        subject: The person whom the history is about.
+        subject: Person of the history.
         tags: Tags of all memories.
         is_kept: Protect entries from decay and merging; otherwise old ones fade, and then lack in the history.
     """
