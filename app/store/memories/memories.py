@@ -151,8 +151,7 @@ ListOrder = Literal["newest", "thread", "thread_newest"]
 _PAGES: Final[dict[ListOrder, str]] = {
     "newest": """(CAST(:page_after AS uuid) IS NULL OR memory.memory_id < :page_after)
 ORDER BY memory.memory_id DESC LIMIT :limit""",
-    "thread": """(CAST(:page_after AS bigint) IS NULL OR memory.seq > :page_after)
-ORDER BY memory.seq LIMIT :limit""",
+    "thread": "(CAST(:page_after AS bigint) IS NULL OR memory.seq > :page_after) ORDER BY memory.seq LIMIT :limit",
     "thread_newest": """(CAST(:page_after AS bigint) IS NULL OR memory.seq < :page_after)
 ORDER BY memory.seq DESC LIMIT :limit""",
 }

@@ -71,7 +71,7 @@ class Items:
     Attributes:
         name: Name of the store: stores of one tenant with different names are separate.
         is_kept: Protect items from decay and merging; otherwise Ebbing forgets those that nobody uses.
-        subject: Function that returns the person whom a namespace is about, so that erasures of the person cover it.
+        subject: Function that returns the person of a namespace, so that erasures of the person cover it.
     """
 
     name: str

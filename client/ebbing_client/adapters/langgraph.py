@@ -46,7 +46,7 @@ class EbbingStore(BaseStore):
             texts and numbers of a value.
         ttl: LangGraph's configuration of the time to live. The service deletes expired items nightly.
         is_kept: Protect items from forgetting; False lets the tenant's policy forget items that nobody uses.
-        subject: Function that returns the person whom a namespace is about, such as `lambda namespace: namespace[1]`;
+        subject: Function that returns the person of a namespace, such as `lambda namespace: namespace[1]`;
             erasures of the person then delete these items.
     """
 

@@ -21,7 +21,7 @@ except ImportError as error:
 MESSAGES_MAX: Final = 100
 
 
-class EbbingMemoryBlock(BaseMemoryBlock[str]):  # type: ignore[misc]  # unsubscriptable where the framework is missing
+class EbbingMemoryBlock(BaseMemoryBlock[str]):
     """A block that stores the messages that leave the short-term memory, and recalls those that matter for the chat.
 
     The text of a recall is inserted into the prompt; it is empty if nothing is relevant. `token_budget` limits it. When
@@ -30,7 +30,7 @@ class EbbingMemoryBlock(BaseMemoryBlock[str]):  # type: ignore[misc]  # unsubscr
 
     name: str = Field(default="ebbing", description="The name of the memory block.")
     client: Any = Field(description="`AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.", exclude=True)
-    subject: str | None = Field(default=None, description="The person whom the memories are about; None recalls all.")
+    subject: str | None = Field(default=None, description="Person of the memories; None recalls all memories.")
     tags: list[str] = Field(default_factory=list, description="Tags of stored memories, which recalled ones have, too.")
     token_budget: int | None = Field(default=None, description="Maximum length; None uses the tenant's policy.")
 

@@ -52,7 +52,7 @@ class Log:
 
     Attributes:
         thread: Name of the thread. `clear` deletes all of its memories.
-        subject: The person to whom the history belongs.
+        subject: Person of the history.
         tags: Tags of all memories.
         is_kept: Protect entries from decay and merging; otherwise old entries fade and then disappear from the history.
     """

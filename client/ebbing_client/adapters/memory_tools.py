@@ -25,7 +25,7 @@ class MemoryTools:
 
     Args:
         client: `AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.
-        subject: Subject of the memories. The tools see and change only its memories; the model can't choose it.
+        subject: Person of all memories that the tools read and write. The model can't choose it.
         tags: Tags of the memories that `remember` stores.
         token_budget: Maximum length of what `recall` returns; None uses the tenant's policy.
     """
@@ -60,7 +60,7 @@ class MemoryTools:
         """Delete a memory that is wrong or that the user wants to be forgotten.
 
         Args:
-            memory_id: Id of the memory, in brackets in the result of `recall`.
+            memory_id: Id of the memory, shown in brackets in the result of `recall`.
         """
         return await run_async(self.client, self._forget(memory_id))
 

@@ -31,7 +31,7 @@ class EbbingSession:
     Args:
         session_id: Name of the conversation; the memories' thread. `clear_session` deletes all memories of the thread.
         client: `AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.
-        subject: The person whom the conversation is about, so that erasures of the person delete it.
+        subject: Person of the conversation, so that erasures of the person delete it.
         tags: Tags of the memories.
         session_settings: The SDK's settings; `limit` is the number of items that `get_items` returns by default.
         is_kept: Protect the history from forgetting; False lets the tenant's policy forget old items, which the

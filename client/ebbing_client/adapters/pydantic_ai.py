@@ -27,7 +27,7 @@ class EbbingHistory:
     Args:
         session_id: Name of the conversation; the memories' thread. `clear` deletes all memories of the thread.
         client: `AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.
-        subject: The person whom the conversation is about, so that erasures of the person delete it.
+        subject: Person of the conversation, so that erasures of the person delete it.
         tags: Tags of the memories.
         is_kept: Protect the history from forgetting; False lets the tenant's policy forget old messages, which the
             history then lacks.

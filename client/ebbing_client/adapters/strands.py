@@ -33,7 +33,7 @@ class EbbingMemoryStore:
 
     Args:
         client: `AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.
-        subject: The person whom the memories are about: the store sees and changes no others.
+        subject: Person of all memories that the store reads and writes.
         name: Name of the store in tools, and part of the memories' tag.
         description: Description of the store for the model.
         max_search_results: Maximum number of results, 1 to 100, unless a search asks for another number.
