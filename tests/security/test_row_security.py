@@ -40,6 +40,7 @@ DRAIN_MAY = {
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
     "erasures": {"SELECT"},
+    "quarantines": {"SELECT"},  # conditions for arriving memories; ids, sources and times
     "privacy_requests": {"SELECT"},
     "tombstones": {"SELECT"},
     "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
