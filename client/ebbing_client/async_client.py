@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebbing_client import operations
-from ebbing_client.changes import list_changes_async
 from ebbing_client.call import Call, encode
+from ebbing_client.changes import list_changes_async
 from ebbing_client.connection import find_connection
 from ebbing_client.fields import ClientOptions, ForgetOptions, ListFilters, MemoryFields, SharedFields
 from ebbing_client.local import START_SECONDS, LocalService
