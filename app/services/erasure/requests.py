@@ -267,7 +267,8 @@ def adopt(tenant_id: UUID) -> int:
 
 def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
     requests.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
-    feed.record(tx, tenant_id, ERASURE_REQUESTED, [new.erasure_id])
+    if not new.whole_tenant:  # whose keys can't read the feed
+        feed.record(tx, tenant_id, ERASURE_REQUESTED, [new.erasure_id])
     details = {"erasure": str(new.erasure_id), "law": new.kind}
     by = CLI if replayed else new.requested_by
     act: Action = "erasure_replayed" if replayed else "erasure_requested"
@@ -390,7 +391,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         tenant_counts.add(tx, tenant_id, unhidden.counts.less(hidden_again))
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
-        feed.record(tx, tenant_id, ERASURE_CANCELLED, [erasure_id])
+        feed.record(tx, tenant_id, ERASURE_CANCELLED, [] if erasure.whole_tenant else [erasure_id])
         details = {"erasure": str(erasure_id)}
         subject, items = erasure.scope.subject, len(unhidden.ids)
         audit.append(tx, tenant_id, "erasure_cancelled", cancelled_by, items=items, subject=subject, details=details)
