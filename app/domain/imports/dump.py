@@ -47,7 +47,7 @@ AVERAGES: Final = "tick_averages"
 OF_POLICY: Final = ("activation_history", AVERAGES)
 """Tables whose rows are computed by versions of the policy: only a tenant that has these takes them over."""
 SETTINGS: Final = ("tenant", "paused", "decay_clock", "contradictions_until")
-"""What a header says about the tenant as a whole; only an untouched tenant takes it over."""
+"""Parts of a header about the tenant as a whole; only an untouched tenant takes them over."""
 _NUMBERS: Final = (
     *("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count"),
 )
