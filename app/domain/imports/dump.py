@@ -47,7 +47,7 @@ AVERAGES: Final = "tick_averages"
 OF_POLICY: Final = ("activation_history", AVERAGES)
 """Tables whose rows depend on versions of the policy; only a tenant with these versions gets the rows."""
 SETTINGS: Final = ("tenant", "paused", "decay_clock", "contradictions_until")
-"""Parts of a header that describe the tenant as a whole; only an untouched tenant gets them."""
+"""Parts of a header about the tenant as a whole; only an untouched tenant takes them over."""
 _NUMBERS: Final = (
     *("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count"),
 )

@@ -41,8 +41,8 @@ from app.store.ingest.imports import Import
 from app.store.ingest.loaded_rows import RowsRefused
 from app.store.memories import provenance
 from app.store.memories.provenance import WriteTime
+from app.store.memories.tenant_counts import NONE
 from app.store.tenants import policies
-from app.store.tiers import tiers
 
 ELSEWHERE: Final = (
     "the dump is from another installation: remove the subjects that were erased there since, and accept this (accept)"
@@ -208,7 +208,7 @@ def _store(
     archived = sorted(item.memory_id for item in loaded if item.state.get("tier") in _LOWER)
     if archived:
         archive.deindex(tx, tenant_id, archived, era.policy, basis)
-        tiers.write(tx, tenant_id, archived, "archived")
+        write.move(archived, "archived", NONE, {})  # counted as inserted
     active = ids.difference(archived)
     write.queue([work_queue.INDEX], active)
     write.queue([work_queue.EMBED], active - embedded)
