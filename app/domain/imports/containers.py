@@ -6,7 +6,6 @@ pickle, and a database is read in memory with a schema that isn't trusted.
 
 from __future__ import annotations
 
-import io
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,8 @@ from app.domain.imports.items import (
     refuse,
 )
 
+SEEK_END: Final = 2
+"""Reference point of `seek`: the end of the file."""
 ZIP_START: Final = b"PK\x03\x04"
 SQLITE_START: Final = b"SQLite format 3\0"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -78,7 +79,7 @@ def read_document(source: BinaryIO) -> bytes:
     Raises:
         FileRefused: The file is in UTF-16, or larger than `DOCUMENT_MAX_BYTES`.
     """
-    if (size := source.seek(0, io.SEEK_END)) > DOCUMENT_MAX_BYTES:
+    if (size := source.seek(0, SEEK_END)) > DOCUMENT_MAX_BYTES:
         refuse(f"the file has {size} bytes and isn't a file of lines (limit {DOCUMENT_MAX_BYTES})")
     source.seek(0)
     content = source.read()
