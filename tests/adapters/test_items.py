@@ -9,7 +9,7 @@ import pytest
 from app.domain.ingest import memory
 from app.domain.ingest.deletion import DELETED_MAX
 from app.domain.search.content_filters import EXTERNAL_IDS_MAX, METADATA_FILTER_MAX_BYTES
-from app.services.files.files import PROTECTED_TAG
+from app.store.files.file_memories import PROTECTED_TAG
 from ebbing_client import DeadlinePassed, Invalid
 from ebbing_client.adapters import items, steps
 from ebbing_client.adapters.filters import PUSHED_MAX_BYTES, check_filter, exact_part, matches

@@ -46,7 +46,9 @@ DRAIN_MAY = {
     "tenant_counts": {"SELECT", "INSERT", "UPDATE"},
     "accepted_requests": {"SELECT", "INSERT", "DELETE"},
     "queue_gaps": {"SELECT", "INSERT", "UPDATE"},
-    "tenants": {"SELECT"},  # two columns, see below
+    "changes": {"SELECT", "INSERT"},  # reads positions only, see below
+    "webhooks": {"SELECT"},  # states and times, see below: no URL, no secret
+    "tenants": {"SELECT"},  # three columns, see below
 }
 
 
@@ -170,14 +172,18 @@ def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
 def test_the_drain_reads_no_more_than_what_is_counted(service: Service) -> None:
     found = service.rows(
         "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = 'ebbing_drain' "
-        "AND table_name IN ('dead_letters', 'scores', 'self_test_runs', 'tenants') AND privilege_type = 'SELECT'"
+        "AND table_name IN ('changes', 'dead_letters', 'scores', 'self_test_runs', 'tenants', 'webhooks') "
+        "AND privilege_type = 'SELECT'"
     )
     assert sorted(found) == [
+        *(("changes", column) for column in ("last", "tenant_id")),
         *(("dead_letters", column) for column in ("discarded_at", "header", "stage", "tenant_id")),
         *(("scores", column) for column in ("actionable", "emotional", "novelty", "personal", "rules_salience")),
         *(("scores", column) for column in ("scored_at", "scorer", "version")),
         *(("self_test_runs", column) for column in ("finished_at", "results", "started_at", "tenant_id")),
-        *(("tenants", column) for column in ("name", "tenant_id")),
+        *(("tenants", column) for column in ("deletion_id", "name", "tenant_id")),
+        *(("webhooks", column) for column in ("claimed_until", "cursor", "failing_since", "next_at", "rest_until")),
+        *(("webhooks", column) for column in ("status", "tenant_id", "turned_at", "webhook_id")),
     ]
 
 
@@ -226,6 +232,18 @@ OTHERS = (
     ("pca_shares", "space_id, share_id, samples, drawn_at", "1, gen_random_uuid(), 1, now()"),
     ("notes", "memory_id", "gen_random_uuid()"),
     ("decay_clocks", "interval_seconds", "60"),
+    ("change_heads", "newest", "0"),
+    ("changes", "at, size, type, ids", "now(), 1, 'memory.stored', ARRAY[gen_random_uuid()]"),
+    (
+        "webhooks",
+        "webhook_id, url, format, created_by, secret_id, cursor",
+        "gen_random_uuid(), 'https://x', 'standard', 'x', gen_random_uuid(), 0",
+    ),
+    (
+        "webhook_deliveries",
+        "webhook_id, delivery_id, cursor, type, changed_id, changed_at",
+        "gen_random_uuid(), gen_random_uuid(), 1, 'memory.stored', gen_random_uuid(), now()",
+    ),
     ("memory_writers", "memory_id, key_id, first_at, last_at", "gen_random_uuid(), 'x', now(), now()"),
     (
         "quarantines",

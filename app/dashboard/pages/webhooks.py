@@ -45,7 +45,7 @@ def show_webhook(
     found = webhooks.list_deliveries(viewer.tenant_id, webhook_id, TIMED.decode(cursor), PAGE, wanted)
     following = TIMED.encode(found.following)
     return rendering.page(
-        request, viewer, "webhooks/page", hook=hook, deliveries=found, following=following, status=status
+        request, viewer, "webhooks/page", hook=hook, deliveries=found, following=following, wanted=status
     )
 
 

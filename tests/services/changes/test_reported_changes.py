@@ -26,6 +26,7 @@ from app.domain.changes.types import (
     UPDATED,
 )
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.sources import Writer
 from app.domain.policy.policy import Changes, Policy
 from app.domain.privacy.legal_hold import Scope
 from app.services.consolidation import merge_undo, supersession
@@ -95,7 +96,7 @@ def test_an_upsert_stores_then_updates_and_supersedes(service: Service, tenant_i
     assert of_memory(tenant_id, first) == [STORED, UPDATED, SUPERSEDED]
     [pair] = supersession.list_supersessions(tenant_id, "active", None, None, 9)
     supersession.undo_supersession(tenant_id, pair.supersession_id, "key")
-    supersession.make_supersession(tenant_id, str(newer), str(first), "key")
+    supersession.make_supersession(tenant_id, str(newer), str(first), Writer("key", "user"))
     assert of_memory(tenant_id, first)[3:] == [RESTORED, SUPERSEDED]
 
 
