@@ -31,6 +31,8 @@ COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, reque
   cut, plan, executed, started_at, finished_at, verified_at, cancelled_at, report, rewrite_by, rewritten_at, batch_id,
   controller, case_reference, legal_basis, aliases, texts_redacted, arrived_at, whole_tenant"""
 
+_QUARANTINES: Final = precompile(tuple[Terms, ...])
+
 
 @precompile
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
         scopes,
         {row.erasure_id: row.cut for row in erasures if row.cut is not None},
         rows[0].last_cut_ms,
-        msgspec.convert(rows[0].quarantines or (), tuple[Terms, ...]),
+        msgspec.convert(rows[0].quarantines or (), _QUARANTINES),
     )
 
 

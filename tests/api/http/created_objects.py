@@ -47,5 +47,5 @@ def an_import(api: Api) -> UUID:
 
 
 def a_webhook(api: Api) -> UUID:
-    api.service.configure(webhook_hosts="127.0.0.1")
+    api.service.configure(webhook_hosts="127.0.0.1", master_key="a master key of the required length")
     return webhooks.create(api.tenant.tenant_id, NewWebhook("http://127.0.0.1:9/hook"), "y").webhook.webhook_id
