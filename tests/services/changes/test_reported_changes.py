@@ -95,7 +95,7 @@ def test_an_upsert_stores_then_updates_and_supersedes(service: Service, tenant_i
     drain.drain_streams()
     assert of_memory(tenant_id, first) == [STORED, UPDATED, SUPERSEDED]
     [pair] = supersession.list_supersessions(tenant_id, "active", None, None, 9)
-    supersession.undo_supersession(tenant_id, pair.supersession_id, "key")
+    supersession.undo_supersession(tenant_id, pair.supersession_id, Writer("key", "unknown"))
     supersession.make_supersession(tenant_id, str(newer), str(first), Writer("key", "user"))
     assert of_memory(tenant_id, first)[3:] == [RESTORED, SUPERSEDED]
 
