@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
+from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Sources, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json
 from app.domain.formatting import format_number
 
@@ -23,6 +23,7 @@ NEWEST: Final = 100
         "ebbing recall 'What shall I cook for Orla?'",
         "ebbing recall 'I am at the shop' 'Which tea does she like?' --subject orla --limit 3",
         "ebbing recall 'What shall I cook?' --least 0 --limit 3 --explain",
+        "ebbing recall 'Which account do we pay to?' --source user",
         "tail -n 5 chat.txt | ebbing recall - --budget 300",
     )
 )
@@ -62,6 +63,7 @@ def recall(
     tag: Tags = None,
     kind: Kinds = None,
     role: Roles = None,
+    source: Sources = None,
     after: After = None,
     before: Before = None,
     explain: Annotated[
@@ -89,6 +91,7 @@ def recall(
         "tags": tag,
         "kinds": kind,
         "roles": role,
+        "sources": source,
         "after": after,
         "before": before,
         "explain": explain or None,

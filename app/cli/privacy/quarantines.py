@@ -9,6 +9,7 @@ import typer
 from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
+from app.cli.core.filters import check_sources
 from app.cli.core.output import (
     AsJson,
     Url,
@@ -50,7 +51,8 @@ def place(
     *,
     key: Annotated[str | None, typer.Option("--key", help="Everything that the API key with this id wrote.")] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help=f"Everything of this source: {', '.join(SOURCES)}.")
+        str | None,
+        typer.Option("--source", callback=check_sources, help=f"Everything of this source: {', '.join(SOURCES)}."),
     ] = None,
     after: Annotated[str | None, time_option("--after", "Only what was written at this time or later.")] = None,
     before: Annotated[str | None, time_option("--before", "Only what was written before this. Default: now.")] = None,
