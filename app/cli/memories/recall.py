@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -108,17 +108,18 @@ def recall(
         typer.echo(brought["context"])
     else:
         nothing = "no memory fits the budget: raise --budget"
-        typer.echo(nothing if brought["memories"] else _describe_nothing(brought["thresholds"]), err=True)
+        typer.echo(nothing if brought["memories"] else _describe_nothing(brought["thresholds"], source), err=True)
     if explain:
         for line in _explanation(brought["memories"]):
             typer.echo(line)
 
 
-def _describe_nothing(thresholds: Mapping[str, float]) -> str:
+def _describe_nothing(thresholds: Mapping[str, float], sources: Sequence[str] | None) -> str:
     """Return why no memory was recalled, and what to try next."""
     names = " or ".join(map(_describe_threshold, thresholds.items()))
     advice = "lower it" if "least" in thresholds else "--least 0 for the best ones"
-    return f"no memory is relevant enough to exceed {names}: try `ebbing search`, or {advice}"
+    limit = "; the policy's recall.sources may exclude the given sources" if sources else ""
+    return f"no memory is relevant enough to exceed {names}: try `ebbing search`, or {advice}{limit}"
 
 
 def _describe_threshold(threshold: tuple[str, float]) -> str:
