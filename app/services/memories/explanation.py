@@ -132,8 +132,8 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change, lasting = simulated.find_next_change(verdict)
     related = (holders, supersession_outcomes, around.superseded_by, corrects, corrected_by, keep, rating)
-    decided = (memory.source or "unknown", verdict, case, change_at, change, lasting)
-    return TierExplanation(memory.memory_id, moment, tier, *decided, *related)
+    source: Source = memory.source or "unknown"
+    return TierExplanation(memory.memory_id, moment, tier, source, verdict, case, change_at, change, lasting, *related)
 
 
 @dataclass(slots=True)

@@ -149,7 +149,7 @@ def test_promotion_doesnt_raise_the_source(api: Api) -> None:
     assert found["source"] == "tool"
 
 
-def supersession(api: Api) -> tuple[str, str]:
+def supersession(api: Api) -> tuple[str, str | None]:
     [row] = api.get("/v1/supersessions").json()["supersessions"]
     return row["status"], row["reason"]
 
