@@ -19,6 +19,7 @@ from app.dashboard.pages import (
     dead_letters,
     erasures,
     holds,
+    keys,
     memory,
     overview,
     privacy,
@@ -58,6 +59,7 @@ PAGES: Final = (
     memory,
     audit,
     tenants,
+    keys,
     runbook,
 )
 

@@ -40,6 +40,7 @@ PAGES: Final = (
     ("/tests", "Self-tests", LOOKS),
     ("/search", "Search", ("read",)),
     ("/tenants", "Tenants", ("admin",)),
+    ("/keys", "API keys", ("admin",)),
     ("/audit", "Audit log", LOOKS),
 )
 """Menu entries: path, title, and the scopes that may see it (any one is enough)."""

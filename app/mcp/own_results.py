@@ -191,7 +191,7 @@ class Superseded(msgspec.Struct):
 
     Attributes:
         id: Id of the supersession.
-        status: `active` if searches return only the newer memory from now on.
+        status: `active` if searches return only the newer memory from now on, `proposed` if a person decides.
         memory: Id of the newer memory.
         supersedes: Id of the older memory.
     """
@@ -217,6 +217,7 @@ class Explained(msgspec.Struct):
 
     Attributes:
         tier: The current tier.
+        source: Who wrote it.
         wanted: The tier in which the memory belongs; maintenance moves it there.
         rule: Name of the rule that decides.
         why: The rule's reason.
@@ -228,6 +229,7 @@ class Explained(msgspec.Struct):
 
     id: str
     tier: str
+    source: str
     wanted: str
     rule: str
     why: str

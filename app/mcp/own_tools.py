@@ -119,7 +119,8 @@ def _check_correction(after: Json) -> None:
 async def supersede(backend: Backend, given: own_arguments.Supersede) -> Json:
     """Mark a stored memory as replaced by a newer stored one: searches return only the newer one from now on.
 
-    Both memories are retained, and a person can undo it.
+    Both memories are retained, and a person can undo it. If the key's source is lower than that of the older memory, it
+    is only proposed, and a person decides.
     """
     made = (await backend.call("POST", "/v1/supersessions", body=given_fields(given))).body
     return {**made, "memory": made["memory"]["id"], "supersedes": made["supersedes"]["id"]}

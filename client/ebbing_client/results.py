@@ -221,6 +221,7 @@ class Explanation:
     numbers: Json = field(default_factory=dict)
     next_change: Json | None = None
     holds: tuple[Json, ...] = field(default=(), metadata={"read": tuple})
+    source: str = "unknown"
     raw: Json = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -13,6 +13,7 @@ from mcp import Client
 from mcp_types import TextResourceContents
 
 from app.mcp import own_tools
+from app.services.tenants import tenants
 from tests.api.caller import Api
 from tests.mcp.clients import MODES, VERSIONS, Mode, call, done, refused, talk, text_of
 
@@ -91,6 +92,28 @@ def test_a_replaced_fact_is_superseded_when_it_is_stored(api: Api) -> None:
     newer = remember(api, "The office is in Linz.", supersedes=[older])
     assert done(api, "get", id=newer)["supersedes"] == [older]
     assert done(api, "get", id=older)["superseded_by"] == [newer]
+
+
+def test_a_tools_key_neither_supersedes_nor_reverts_what_a_person_stated(api: Api) -> None:
+    user, tool = (tenants.issue_key(api.tenant.tenant_id, source, source=source) for source in ("user", "tool"))
+
+    def said(key: str, text: str, **fields: Any) -> str:
+        memory_id: str = done(api, "remember", key=key, text=text, **fields)["id"]
+        api.service.work()
+        return memory_id
+
+    graz = said(user, "The office is in Graz.")
+    linz = said(user, "The office is in Linz.", supersedes=[graz])
+    wien = said(tool, "The office is in Vienna.", supersedes=[linz])
+    made = done(api, "supersede", key=tool, memory=wien, supersedes=linz)
+    assert made["status"] == "proposed"
+    assert "supersedes the newer one" in refused(api, "supersede", key=tool, memory=graz, supersedes=linz)
+    assert done(api, "get", id=graz)["superseded_by"] == [linz]
+    assert done(api, "get", id=linz)["superseded_by"] == []
+    [row] = [each for each in api.get("/v1/supersessions").json()["supersessions"] if each["status"] == "proposed"]
+    assert api.post(f"/v1/supersessions/{row['id']}/reject", key=user).json()["status"] == "rejected"
+    assert done(api, "supersede", key=tool, memory=wien, supersedes=linz)["status"] == "rejected"
+    assert done(api, "supersede", key=user, memory=wien, supersedes=linz)["status"] == "active"
 
 
 def test_searches_and_recalls_by_tools_strengthen_nothing(api: Api) -> None:

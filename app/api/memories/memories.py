@@ -19,6 +19,7 @@ from app.api.http.path_ids import MemoryId
 from app.api.http.request_body import DATED, check_storable, raw_body
 from app.domain.ingest.memory import KINDS, NAME_MAX_CHARACTERS, PATCH, Kind, decode_patch
 from app.domain.ingest.roles import Role
+from app.domain.ingest.sources import Source
 from app.domain.salience.llm_scoring import read_scorer_version
 from app.domain.search.content_filters import ContentFilters
 from app.domain.strength.promotion import REASONS
@@ -141,11 +142,11 @@ def history_of(caller: Reader, memory_id: MemoryId, limit: Limit = 50, cursor: s
 def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     """Return the current tier (`tier`) and the target tier (`wanted`), with the deciding rule and its numbers.
 
-    `next_change` is the next tier change if the memory isn't used, or null. `holds` lists legal holds; their reasons
-    are shown only to keys with the scope `privacy`. `supersedes` lists the superseded memories with status (`active`,
-    `waiting` for a memory with that id, or `rejected`) and reason, and `superseded_by` the memories that supersede this
-    one. A memory in quarantine
-    has the tier `quarantined`. `corrects` and `corrected_by` list the memories on either side of a correction.
+    `next_change` is the next tier change if the memory isn't used, or null. `source` says who wrote the memory. `holds`
+    lists legal holds; their reasons are shown only to keys with the scope `privacy`. `supersedes` lists the superseded
+    memories with status (`active`, `waiting` for a memory with that id, or `rejected`) and reason, and `superseded_by`
+    the memories that supersede this one. `corrects` and `corrected_by` list the memories on either side of a
+    correction. A memory in quarantine has the tier `quarantined`.
     """
     try:
         found = explanation.explain_tier(caller.tenant_id, memory_id, as_of)
@@ -153,7 +154,7 @@ def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response
         quarantine = quarantines.find_hiding(caller.tenant_id, memory_id)
         if quarantine is None:
             raise
-        return responses.answer(_explain_quarantine(memory_id, quarantine))
+        return responses.answer(_explain_quarantine(memory_id, *quarantine))
     return responses.answer(_explained(found, with_reasons="privacy" in caller.scopes))
 
 
@@ -214,11 +215,13 @@ def _rated(found: StoredRating) -> dict[str, Any]:
     return {"model": model, "prompt_version": prompt_version, **shown}
 
 
-def _explain_quarantine(memory_id: UUID, found: Quarantine) -> dict[str, Any]:
-    why = f"quarantine {found.quarantine_id} of {found.placed_at:%Y-%m-%d} hides it: POST /v1/quarantines/{{id}}/lift"
+def _explain_quarantine(memory_id: UUID, found: Quarantine, source: Source) -> dict[str, Any]:
+    name = found.quarantine_id
+    why = f"quarantine {name} of {found.placed_at:%Y-%m-%d} hides it; POST /v1/quarantines/{name}/lift shows it again"
     lists: dict[str, list[Any]] = {name: [] for name in ("holds", "supersedes", "superseded_by", "corrects")}
     numbers = dict.fromkeys(("as_of", "keep", "rating", "next_change"))
     shown = {"id": memory_id, "tier": "quarantined", "wanted": "quarantined", "rule": "quarantine", "why": why}
+    shown["source"] = source
     return {**shown, **numbers, **lists, "corrected_by": [], "numbers": {}}
 
 
@@ -230,7 +233,7 @@ def _explained(found: TierExplanation, *, with_reasons: bool) -> dict[str, Any]:
     ]
     return {
         "id": found.memory_id,
-        **responses.pick(found, "as_of", "tier", "superseded_by", "corrects", "corrected_by"),
+        **responses.pick(found, "as_of", "tier", "source", "superseded_by", "corrects", "corrected_by"),
         "wanted": found.verdict.tier,
         "rule": found.verdict.rule,
         "why": found.verdict.why,

@@ -60,15 +60,22 @@ def approve(caller: Writer, supersession_id: SupersessionId) -> Response:
 
 @router.post("/{supersession_id}/reject", summary="Reject a proposed supersession")
 def reject(caller: Writer, supersession_id: SupersessionId) -> Response:
-    """Reject: it won't be proposed again. 409 if the supersession is active; undo it with DELETE."""
-    found = supersession.reject_supersession(caller.tenant_id, supersession_id, caller.key_id)
+    """Reject: it won't be proposed again.
+
+    409 if the supersession is active (undo it with DELETE), or if the API key's source is lower than that of the newer
+    memory.
+    """
+    found = supersession.reject_supersession(caller.tenant_id, supersession_id, caller.writer)
     return responses.answer(_render(found))
 
 
 @router.delete("/{supersession_id}", summary="Undo a supersession", status_code=204)
 def undo(caller: Writer, supersession_id: SupersessionId) -> Response:
-    """Make the older memory current again, unless another memory supersedes it. Safe to repeat."""
-    supersession.undo_supersession(caller.tenant_id, supersession_id, caller.key_id)
+    """Make the older memory current again, unless another memory supersedes it. Safe to repeat.
+
+    409 if the API key's source is lower than that of the newer memory.
+    """
+    supersession.undo_supersession(caller.tenant_id, supersession_id, caller.writer)
     return Response(status_code=204)
 
 

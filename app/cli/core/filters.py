@@ -7,8 +7,22 @@ from typing import Annotated, TypeAlias
 import typer
 
 from app.cli.core.time_option import time_option
+from app.domain.ingest.sources import SOURCES
 
 Labels: TypeAlias = list[str] | None
+
+
+def check_sources(given: str | list[str] | None) -> str | list[str] | None:
+    """Return the given source or sources (option callback).
+
+    Raises:
+        typer.BadParameter: One isn't a source.
+    """
+    for source in [given] if isinstance(given, str) else given or []:
+        if source not in SOURCES:
+            raise typer.BadParameter(f"{source!r} isn't a source: use {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
+    return given
+
 
 Subject = Annotated[str | None, typer.Option("--subject", help="Only memories about this subject.")]
 Tenant = Annotated[
@@ -63,6 +77,15 @@ Roles = Annotated[
         "--role",
         help="Only memories whose sender has this role, such as user. Repeatable; any of the given roles matches. "
         "Default: every role except system and tool.",
+    ),
+]
+Sources = Annotated[
+    Labels,
+    typer.Option(
+        "--source",
+        callback=check_sources,
+        help=f"Only memories of this source: {', '.join(SOURCES[:-1])} or {SOURCES[-1]}. Repeatable; memories of any "
+        "of the given sources match.",
     ),
 ]
 After = Annotated[

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from app.cli.core.calls import call
-from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Subject, Tags, Thread
+from app.cli.core.filters import After, Before, ExcludeThread, Kinds, Roles, Sources, Subject, Tags, Thread
 from app.cli.core.output import AsJson, Url, examples, print_json
 from app.domain.formatting import format_number
 
@@ -23,6 +23,7 @@ NEWEST: Final = 100
         "ebbing recall 'What shall I cook for Orla?'",
         "ebbing recall 'I am at the shop' 'Which tea does she like?' --subject orla --limit 3",
         "ebbing recall 'What shall I cook?' --least 0 --limit 3 --explain",
+        "ebbing recall 'Which account do we pay to?' --source user",
         "tail -n 5 chat.txt | ebbing recall - --budget 300",
     )
 )
@@ -62,6 +63,7 @@ def recall(
     tag: Tags = None,
     kind: Kinds = None,
     role: Roles = None,
+    source: Sources = None,
     after: After = None,
     before: Before = None,
     explain: Annotated[
@@ -89,6 +91,7 @@ def recall(
         "tags": tag,
         "kinds": kind,
         "roles": role,
+        "sources": source,
         "after": after,
         "before": before,
         "explain": explain or None,
@@ -105,17 +108,18 @@ def recall(
         typer.echo(brought["context"])
     else:
         nothing = "no memory fits the budget: raise --budget"
-        typer.echo(nothing if brought["memories"] else _describe_nothing(brought["thresholds"]), err=True)
+        typer.echo(nothing if brought["memories"] else _describe_nothing(brought["thresholds"], source), err=True)
     if explain:
         for line in _explanation(brought["memories"]):
             typer.echo(line)
 
 
-def _describe_nothing(thresholds: Mapping[str, float]) -> str:
+def _describe_nothing(thresholds: Mapping[str, float], sources: Sequence[str] | None) -> str:
     """Return why no memory was recalled, and what to try next."""
     names = " or ".join(map(_describe_threshold, thresholds.items()))
     advice = "lower it" if "least" in thresholds else "--least 0 for the best ones"
-    return f"no memory is relevant enough to exceed {names}: try `ebbing search`, or {advice}"
+    limit = "; the policy's recall.sources may exclude the given sources" if sources else ""
+    return f"no memory is relevant enough to exceed {names}: try `ebbing search`, or {advice}{limit}"
 
 
 def _describe_threshold(threshold: tuple[str, float]) -> str:

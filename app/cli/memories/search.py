@@ -21,6 +21,7 @@ from app.cli.core.filters import (
     Metadata,
     Roles,
     Session,
+    Sources,
     Speaker,
     Subject,
     Tags,
@@ -30,6 +31,7 @@ from app.cli.core.output import AsJson, Url, console, examples, plain, print_jso
 from app.cli.core.set_option import parse_assignments
 from app.cli.core.time_option import time_option
 from app.domain.formatting import format_number
+from app.domain.ingest.sources import describe_source
 
 router = typer.Typer()
 
@@ -44,7 +46,8 @@ _INDENT = 2
         "ebbing search 'tea' --subject orla --limit 3 --explain",
         "ebbing search 'release' --after 2026-01-01 --before 2026-02-01 --json",
         "ebbing search 'tea' --mode lexical --weight strength=0.2",
-        "ebbing search 'release' --category work --metadata source=crm",
+        "ebbing search 'release' --category work --metadata origin=crm",
+        "ebbing search 'bank account' --source user --source document",
     )
 )
 def search(
@@ -63,6 +66,7 @@ def search(
     memory: Ids = None,
     kind: Kinds = None,
     role: Roles = None,
+    source: Sources = None,
     tier: Annotated[
         list[str] | None,
         typer.Option(
@@ -161,6 +165,7 @@ def search(
             ids=memory,
             kinds=kind,
             roles=role,
+            sources=source,
             tiers=tier,
             after=after,
             before=before,
@@ -230,6 +235,8 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, place in (("older", "supersedes"), ("newer", "superseded_by")):
         if result.get(place):
             yield name, f"{place.replace('_', ' ')} {', '.join(result[place])}"
+    if origin := describe_source(result.get("source")):
+        yield "source", origin
     explain = result.get("explain") or {}
     ranks = explain.get("ranks", {})
     parts = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from app.cli.core.calls import fetch_list
-from app.cli.core.filters import Subject
+from app.cli.core.filters import Sources, Subject
 from app.cli.core.output import AsJson, Url, examples, plain, print_rows
 from app.domain.formatting import format_minute
 
@@ -17,19 +17,29 @@ PATH: Final = "/v1/threads"
 
 
 @router.command(
-    epilog=examples("ebbing threads", "ebbing threads --subject orla", "ebbing threads support-4711 --limit 20 --json")
+    epilog=examples(
+        "ebbing threads",
+        "ebbing threads --subject orla",
+        "ebbing threads support-4711 --limit 20 --json",
+        "ebbing threads support-4711 --source user",
+    )
 )
 def threads(
     thread: Annotated[str | None, typer.Argument(help="List the memories of this thread.", metavar="THREAD")] = None,
     *,
     subject: Subject = None,
+    source: Sources = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of entries.")] = 100,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """List threads by name with their counts and times, or the memories of a thread in the order of acceptance."""
+    if source and thread is None:
+        raise typer.BadParameter("applies to the memories of a thread: give THREAD", param_hint="--source")
     if thread is not None:
-        turns = fetch_list(url, "/v1/memories", "memories", limit, thread=thread, order="thread", subject=subject)
+        turns = fetch_list(
+            url, "/v1/memories", "memories", limit, thread=thread, order="thread", subject=subject, sources=source
+        )
         said = [
             (
                 each["turn"],

@@ -52,6 +52,7 @@ def why(
     width = max(map(len, ("rule", "superseded by", *numbers))) + 3
     typer.echo(f"{'tier':<{width}}{found['tier']}{wanted}")
     typer.echo(f"{'rule':<{width}}{found['rule'].replace('_', ' ')}: {found['why']}")
+    typer.echo(f"{'source':<{width}}{plain(found.get('source', 'unknown'))}")
     if keep := found.get("keep"):
         numbers["keep chance"] = f"{format_number(keep['chance'])}{_describe_reasons(keep['reasons'])}"
     for name, text in numbers.items():

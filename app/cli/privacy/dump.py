@@ -12,7 +12,7 @@ import typer
 
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, examples, print_result
+from app.cli.core.output import AsJson, Url, count_of, examples, print_result
 from app.cli.memories.imports import PATH as IMPORTS
 from app.cli.memories.imports import finish_import
 from app.domain.formatting import format_bytes
@@ -27,6 +27,31 @@ PATIENCE_SECONDS: Final = 60.0
 READ_BYTES: Final = 1 << 18
 
 router = typer.Typer()
+
+
+class _LastLine:
+    """The last line of a dump, from the pieces that pass through."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the pieces unchanged."""
+        for piece in pieces:
+            self._tail = (self._tail + piece)[-READ_BYTES:]
+            yield piece
+
+    def read_counts(self) -> dict[str, int] | None:
+        """Return the counts in the last line, or None if the dump is incomplete."""
+        last = (self._tail.splitlines() or [b""])[-1]
+        return _RECORD.decode(last)["end"] if last.startswith(b'{"end":') and last.endswith(b"}}") else None
+
+    def describe_omitted(self) -> str:
+        """Return how many memories in quarantine the dump leaves out; empty if none."""
+        number = (self.read_counts() or {}).get("quarantined", 0)
+        return f"{count_of(number, 'memory', 'memories')} in quarantine left out" if number else ""
+
+
 _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="File with a secret of at least 32 bytes that encrypts the dump.")
@@ -45,8 +70,8 @@ def dump(
 ) -> None:
     """Save the tenant's policies, holds, and all its memories with strength, history and merges to a file.
 
-    Without --key-file, the file is not encrypted. It contains personal data: later erasures can't reach it, and their
-    reports list dumps among the remaining copies.
+    Memories in quarantine are left out and counted. Without --key-file, the file is not encrypted. It contains personal
+    data: later erasures can't reach it, and their reports list dumps among the remaining copies.
     """
     from app.cli.core.client import Api
 
@@ -54,11 +79,11 @@ def dump(
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
-        size = _save(api, output, key)
-    kind = "encrypted" if key else "not encrypted"
+        size, counts, omitted = _save(api, output, key)
+    parts = [format_bytes(size), "encrypted" if key else "not encrypted", *([omitted] if omitted else [])]
     print_result(
-        {"output": str(output), "bytes": size, "encrypted": key is not None},
-        f"{output}: {format_bytes(size)}, {kind}",
+        {"output": str(output), "bytes": size, "encrypted": key is not None, **counts},
+        f"{output}: {', '.join(parts)}",
         as_json=as_json,
     )
 
@@ -74,14 +99,20 @@ def _read_key(key_file: Path | None) -> bytes | None:
         raise CommandFailure(f"{key_file}: {error}", Code.USAGE) from None
 
 
-def _save(api: Api, output: Path, key: bytes | None) -> int:
-    """Write the dump to a file with mode 0600; delete the file on failure. Return its size."""
-    pieces = _check_end(api.stream(PATH))
+def _save(api: Api, output: Path, key: bytes | None) -> tuple[int, dict[str, int], str]:
+    """Write the dump to a file with mode 0600; delete the file on failure.
+
+    Returns:
+        The file's size in bytes, the counts of the dump's last line, and what it leaves out, in words.
+    """
+    last = _LastLine()
+    pieces = _check_end(api.stream(PATH), last)
     if key is not None:
         pieces = encrypt(key, pieces, lambda: os.urandom(NONCE_BYTES))
     try:
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            return sum(file.write(piece) for piece in pieces)
+            size = sum(file.write(piece) for piece in pieces)
+        return size, last.read_counts() or {}, last.describe_omitted()
     except BaseException as error:
         output.unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -89,17 +120,14 @@ def _save(api: Api, output: Path, key: bytes | None) -> int:
         raise
 
 
-def _check_end(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _check_end(pieces: Iterable[bytes], last: _LastLine) -> Iterator[bytes]:
     """Yield the pieces of a dump.
 
     Raises:
         CommandFailure: The last line is missing.
     """
-    last = b""
-    for piece in pieces:
-        last = (last + piece)[-READ_BYTES:]
-        yield piece
-    if b'{"end":' not in (last.splitlines() or [b""])[-1]:
+    yield from last.watch(pieces)
+    if last.read_counts() is None:
         raise CommandFailure("the connection ended before the dump was complete: try again")
 
 
@@ -142,10 +170,14 @@ def load(
     if dry_run:
         params["dry_run"] = "true"
     with file.open("rb") as content, Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
-        pieces = _read_pieces(file, content, key)
+        last = _LastLine()
+        pieces = last.watch(_read_pieces(file, content, key))
         if subjects:
             pieces = _leave_out(pieces, subjects)
-        finish_import(api, api.upload(IMPORTS, pieces, params).body, file, dry_run=dry_run, as_json=as_json)
+        started = api.upload(IMPORTS, pieces, params).body
+        if omitted := last.describe_omitted():
+            typer.echo(f"{file}: {omitted} when the dump was written", err=True)
+        finish_import(api, started, file, dry_run=dry_run, as_json=as_json)
 
 
 def _read_subjects(erased: Path | None) -> frozenset[str]:

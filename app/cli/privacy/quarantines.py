@@ -9,6 +9,7 @@ import typer
 from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Commands
+from app.cli.core.filters import check_sources
 from app.cli.core.output import (
     AsJson,
     Url,
@@ -50,7 +51,8 @@ def place(
     *,
     key: Annotated[str | None, typer.Option("--key", help="Everything that the API key with this id wrote.")] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help=f"Everything of this source: {', '.join(SOURCES)}.")
+        str | None,
+        typer.Option("--source", callback=check_sources, help=f"Everything of this source: {', '.join(SOURCES)}."),
     ] = None,
     after: Annotated[str | None, time_option("--after", "Only what was written at this time or later.")] = None,
     before: Annotated[str | None, time_option("--before", "Only what was written before this. Default: now.")] = None,
@@ -65,6 +67,8 @@ def place(
     """
     from app.cli.core.client import Api
 
+    if (key is None) == (source is None):
+        raise typer.BadParameter("give either --key or --source")
     body: dict[str, Any] = given(key_id=key, source=source, after=after, before=before)
     with Api(find_connection(url)) as api:
         counts = api.call("POST", PATH, json=body).body
@@ -76,6 +80,8 @@ def place(
         placed = api.call("POST", PATH, json=body | {"before": counts["before"], "confirm": True}).body
     hidden = count_of(placed["memories"], "memory", "memories")
     print_result(placed, f"quarantine {plain(placed['id'])} is {placed['status']}: {hidden} hidden", as_json=as_json)
+    if key is not None and not as_json:
+        typer.echo(f"What this key writes from now on isn't covered: ebbing keys revoke {plain(key)}", err=True)
 
 
 @router.command("list", epilog=examples("ebbing quarantine list", "ebbing quarantine list --lifted --json"))
@@ -113,10 +119,14 @@ def lift(quarantine_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJso
 
 
 def _describe_counts(counts: dict[str, Any]) -> str:
-    held = f", {counts['held']} of them under a legal hold" if counts["held"] else ""
-    memories = count_of(counts["memories"], "memory", "memories")
-    summaries = count_of(counts["summaries"], "summary", "summaries")
-    return f"{memories}{held}, and {summaries} until they are made again"
+    """Return how many memories and summaries a quarantine would hide, and how many are hidden already."""
+    parts = [count_of(counts["memories"], "memory", "memories")]
+    if counts["held"]:
+        parts.append(f"{counts['held']:,} of them under a legal hold")
+    if counts["summaries"]:
+        parts.append(f"and {count_of(counts['summaries'], 'summary', 'summaries')} until they are made again")
+    hidden = f" ({counts['hidden']:,} more are hidden already)" if counts["hidden"] else ""
+    return ", ".join(parts) + hidden
 
 
 def _describe_terms(found: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from app.cli.core.calls import call, fetch_list, given, item_path
 from app.cli.core.errors import Commands
+from app.cli.core.filters import check_sources
 from app.cli.core.output import AsJson, Url, examples, print_fields, print_result, print_rows
 from app.cli.core.time_option import time_option
 from app.domain.formatting import format_minute
@@ -66,6 +67,7 @@ def create_key(
         str | None,
         typer.Option(
             "--source",
+            callback=check_sources,
             help=f"Highest source of memories that the key writes: {', '.join(f'`{name}`' for name in SOURCES)}. "
             "Default: `unknown`.",
         ),

@@ -135,7 +135,7 @@ def approve_supersession(acting: Writing, supersession_id: SupersessionId) -> Re
 def reject_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Reject a proposed supersession."""
     acting.record("reject_supersession", supersession_id)
-    supersession.reject_supersession(acting.tenant_id, supersession_id, acting.key_id)
+    supersession.reject_supersession(acting.tenant_id, supersession_id, Writer(acting.key_id, "user"))
     return redirect_back(PLACE, "rejected")
 
 

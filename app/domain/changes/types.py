@@ -27,9 +27,9 @@ MEANINGS: Final = {
     MOVED: "A memory moved to a lower tier, `archived` or `cold`.",
     MERGED: "A memory was archived because a summary now stands for it.",
     SUPERSEDED: "A newer memory took a memory's place.",
-    DELETED: "A memory was deleted, or hidden until an erasure deletes it: the API no longer returns it.",
+    DELETED: "A memory was deleted, or hidden by an erasure or a quarantine: the API no longer returns it.",
     RESTORED: "A memory is active or visible again: after a use, an edit, a restore, an undone merge or supersession, "
-    "or a cancelled erasure.",
+    "a cancelled erasure, or a lifted quarantine.",
     ERASURE_REQUESTED: "A deletion or an erasure was requested. `id` is the erasure.",
     ERASURE_CANCELLED: "An erasure was cancelled within its grace period.",
     ERASURE_COMPLETED: "An erasure deleted its data from every store and verified the result.",

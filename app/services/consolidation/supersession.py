@@ -41,8 +41,8 @@ _AGAINST: Final[dict[Reason | None, str]] = {
     "subject": "the two memories are about different subjects",
 }
 _LOWER: Final = (
-    "the source of this API key ({}) is lower than that of the older memory: approve the supersession in the "
-    "dashboard, or with a key of a higher source"
+    "the source of this API key ({}) is lower than that of the {} memory ({}): {} the supersession in the dashboard, "
+    "or with a key of the source {}"
 )
 
 
@@ -257,20 +257,21 @@ def approve_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer)
             )
         if stored.status != "active":
             pair = SupersessionPair(stored.memory_id, stored.superseded_id)
-            if _checked(tx, tenant_id, pair, writer.source).reason is not None:
-                raise Conflict(_LOWER.format(writer.source))
+            _checked(tx, tenant_id, pair, writer.source)
+            _check_source(tx, tenant_id, stored.superseded_id, writer, "approve", "older")
             actor = writer.key_id or SYSTEM
             supersessions.set_status(tx, tenant_id, supersession_id, "active", None, actor)
             audit_superseded(tx, tenant_id, [stored.superseded_id], stored.source, actor)
         return _get_or_404(tx, tenant_id, supersession_id)
 
 
-def reject_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> StoredSupersession:
+def reject_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer) -> StoredSupersession:
     """Reject a proposed supersession so that it isn't proposed again; a rejected one remains unchanged.
 
     Raises:
         NotFound: This tenant has no such supersession.
-        Conflict: It is active or waiting; use `undo_supersession` to revoke it.
+        Conflict: It is active or waiting; use `undo_supersession` to revoke it. Or the caller's source is lower than
+            the newer memory's.
     """
     with database.tenant(tenant_id) as tx:
         stored = _locked(tx, tenant_id, supersession_id)
@@ -280,24 +281,42 @@ def reject_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> S
                 "undo it with DELETE /v1/supersessions/{id}"
             )
         if stored.status == "proposed":
-            _reject(tx, tenant_id, stored, "declined", actor)
+            _check_source(tx, tenant_id, stored.memory_id, writer, "reject", "newer")
+            _reject(tx, tenant_id, stored, "declined", writer.key_id or SYSTEM)
         return _get_or_404(tx, tenant_id, supersession_id)
 
 
-def undo_supersession(tenant_id: UUID, supersession_id: UUID, actor: str) -> None:
+def undo_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer) -> None:
     """Revoke a supersession: the older memory is current again unless another memory supersedes it.
 
     A model doesn't propose the pair again, but a caller or person can state it again. A waiting name is deleted.
 
     Raises:
         NotFound: This tenant has no such supersession.
+        Conflict: The caller's source is lower than the newer memory's.
     """
     with database.tenant(tenant_id) as tx:
         stored = _locked(tx, tenant_id, supersession_id)
+        if stored.status == "rejected":
+            return
+        _check_source(tx, tenant_id, stored.memory_id, writer, "undo", "newer")
         if stored.status == "waiting":
             supersessions.drop_name(tx, tenant_id, supersession_id)
-        elif stored.status != "rejected":
-            _reject(tx, tenant_id, stored, "undone", actor)
+        else:
+            _reject(tx, tenant_id, stored, "undone", writer.key_id or SYSTEM)
+
+
+def _check_source(
+    tx: database.Transaction, tenant_id: UUID, memory_id: UUID, writer: Writer, action: str, end: str
+) -> None:
+    """Check that a caller's source isn't lower than that of the memory against which the caller decides.
+
+    Raises:
+        Conflict: It is lower.
+    """
+    source = supersessions.read_ends(tx, tenant_id, [memory_id])[memory_id].source
+    if is_lower(writer.source, source):
+        raise Conflict(_LOWER.format(writer.source, end, source, action, source))
 
 
 def _reject(tx: database.Transaction, tenant_id: UUID, found: StoredSupersession, reason: str, actor: str) -> None:

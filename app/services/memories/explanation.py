@@ -12,6 +12,7 @@ import numpy as np
 
 from app.domain.dynamics.state import FAR_SECONDS, State
 from app.domain.dynamics.timeline import Era, Timeline
+from app.domain.ingest.sources import Source
 from app.domain.tiers import explanation
 from app.domain.tiers.decay_tier import DECAY_TIERS
 from app.domain.tiers.explanation import DecisionCase
@@ -59,6 +60,7 @@ class TierExplanation:
 
     Attributes:
         tier: The current tier.
+        source: Who wrote the memory, one of `SOURCES`.
         verdict: The decision; the nightly run carries it out.
         case: The numbers used in the decision.
         change_at: Time at which the decision changes if the memory isn't used; None if it never does, or not within
@@ -78,6 +80,7 @@ class TierExplanation:
     memory_id: UUID
     as_of: datetime
     tier: str
+    source: Source
     verdict: TierVerdict
     case: DecisionCase
     change_at: datetime | None
@@ -129,7 +132,8 @@ def explain_tier(tenant_id: UUID, memory_id: UUID, as_of: datetime | None = None
     moment = wanted_time if now == wanted_time.timestamp() else simulated.moment
     change_at, change, lasting = simulated.find_next_change(verdict)
     related = (holders, supersession_outcomes, around.superseded_by, corrects, corrected_by, keep, rating)
-    return TierExplanation(memory.memory_id, moment, tier, verdict, case, change_at, change, lasting, *related)
+    source: Source = memory.source or "unknown"
+    return TierExplanation(memory.memory_id, moment, tier, source, verdict, case, change_at, change, lasting, *related)
 
 
 @dataclass(slots=True)

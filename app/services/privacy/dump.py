@@ -1,8 +1,8 @@
 """Dump a tenant as JSON lines: its policies, holds, and its memories with state, history, links, merges and reviews.
 
 The lines are read page by page, each in a transaction of its own. Strengths are those at the time of the dump: states
-are advanced to the policy in force. Texts in cold storage are decrypted. `dump.PLACES` says for each table whether its
-rows are dumped.
+are advanced to the policy in force. Texts in cold storage are decrypted. Memories in quarantine are only counted, in
+the last line. `dump.PLACES` says for each table whether its rows are dumped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _lines(tenant_id: UUID, header: dict[str, Any], now: float) -> Iterator[byte
                 rows = dump_rows.list_connecting(tx, tenant_id, table, [memory.memory_id for memory in page])
             yield _rows(table, rows)
     yield from _merges(tenant_id)
-    yield msgspec.json.encode({"end": {"memories": memories, "damaged": damaged}}) + b"\n"
+    with database.tenant(tenant_id) as tx:
+        quarantined = dump_rows.count_quarantined(tx, tenant_id)
+    end = {"memories": memories, "damaged": damaged, "quarantined": quarantined}
+    yield msgspec.json.encode({"end": end}) + b"\n"
 
 
 def _rows(table: str, rows: Sequence[dict[str, Any]]) -> bytes:

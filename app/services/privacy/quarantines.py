@@ -130,7 +130,7 @@ list_quarantines = database.in_tenant(quarantines.list_quarantines)
 """Return a page of quarantines, latest first; `lifted` includes lifted ones."""
 
 find_hiding = database.in_tenant(quarantines.find_hiding)
-"""Return the quarantine that hides a memory, or None."""
+"""Return the quarantine that hides a memory and the memory's source, or None."""
 
 
 def run_job_slice(job: Job) -> Step:

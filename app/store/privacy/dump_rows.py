@@ -1,4 +1,4 @@
-"""Read the rows of a tenant for a dump, page by page. Memories that erasures have hidden aren't read."""
+"""Read the rows of a tenant for a dump, page by page. Memories hidden by erasures or quarantines aren't read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from app.domain.imports.dump import CONNECTING, SETTINGS
-from app.store.core.binary_arrays import Uuids, driver_connection
+from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 
 
 class DumpedRows(NamedTuple):
@@ -68,6 +68,17 @@ FROM (
 ) AS page
 JOIN memory_state AS state ON state.tenant_id = %(tenant)s AND state.memory_id = page.memory_id
 ORDER BY page.memory_id
+"""
+
+
+def count_quarantined(tx: Connection, tenant_id: UUID) -> int:
+    """Return the number of memories that quarantines hide."""
+    return int(fetch_value(tx, _QUARANTINED, {"tenant": tenant_id}))
+
+
+_QUARANTINED: Final = """
+SELECT count(*) FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id = ANY (ARRAY(
+  SELECT quarantine_id FROM quarantines WHERE tenant_id = %(tenant)s AND status <> 'lifted'))
 """
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, text
 
 from app.domain.ingest.json_input import precompile
 from app.domain.ingest.quarantine import Terms
+from app.domain.ingest.sources import Source
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
 from app.store.privacy.holds import HOLDS
@@ -250,14 +251,16 @@ ORDER BY memory_id LIMIT %(limit)s
 """
 
 
-def find_hiding(tx: Connection, tenant_id: UUID, memory_id: UUID) -> Quarantine | None:
-    """Return the quarantine that hides a memory, or None."""
-    row = tx.execute(_HIDING, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
-    return None if row is None else _quarantine(row)
+def find_hiding(tx: Connection, tenant_id: UUID, memory_id: UUID) -> tuple[Quarantine, Source] | None:
+    """Return the quarantine that hides a memory, and the memory's source; None if no quarantine hides it."""
+    hiding = tx.execute(_HIDING, {"tenant": tenant_id, "memory_id": memory_id}).one_or_none()
+    found = None if hiding is None else get(tx, tenant_id, hiding.erasure_id)
+    return None if hiding is None or found is None else (found, hiding.source)
 
 
-_HIDING: Final = text(f"""
-SELECT {_COLUMNS} FROM quarantines WHERE tenant_id = :tenant AND quarantine_id = (
-  SELECT erasure_id FROM hidden_memories WHERE tenant_id = :tenant AND memory_id = coalesce((
-    SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :memory_id), :memory_id))
-""")  # noqa: S608 - constants only
+_HIDING: Final = text("""
+SELECT erasure_id, coalesce(source, 'unknown') AS source
+FROM hidden_memories JOIN memories USING (tenant_id, memory_id)
+WHERE tenant_id = :tenant AND memory_id = coalesce((
+  SELECT memory_id FROM memory_aliases WHERE tenant_id = :tenant AND alias_id = :memory_id), :memory_id)
+""")

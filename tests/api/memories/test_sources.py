@@ -149,7 +149,7 @@ def test_promotion_doesnt_raise_the_source(api: Api) -> None:
     assert found["source"] == "tool"
 
 
-def supersession(api: Api) -> tuple[str, str]:
+def supersession(api: Api) -> tuple[str, str | None]:
     [row] = api.get("/v1/supersessions").json()["supersessions"]
     return row["status"], row["reason"]
 
@@ -167,6 +167,48 @@ def test_a_lower_source_only_proposes_to_supersede_a_higher_one(api: Api) -> Non
     assert asked.json()["status"] == "proposed"
     approved = api.post(f"/v1/supersessions/{row['id']}/approve", key=key_of(api, "user"))
     assert approved.json()["status"] == "active"
+
+
+@pytest.mark.parametrize("source", ["agent", "tool", "unknown"])
+def test_a_lower_source_neither_undoes_nor_rejects_what_a_higher_one_states(api: Api, source: Source) -> None:
+    [old] = send(api, "user", {"text": "My number is 12."})
+    [new] = send(api, "user", {"text": "My number is 99.", "supersedes": old})
+    low, user = key_of(api, source), key_of(api, "user")
+    [row] = api.get("/v1/supersessions").json()["supersessions"]
+    path = f"/v1/supersessions/{row['id']}"
+    refused = api.delete(path, key=low)
+    assert refused.status_code == 409
+    assert f"({source}) is lower than that of the newer memory (user): undo" in refused.json()["detail"]
+    reverse = {"memory": old, "supersedes": new}
+    assert api.post("/v1/supersessions", json=reverse, key=low).status_code == 409
+    assert supersession(api) == ("active", None)
+
+    api.service.rows("UPDATE supersessions SET status = 'proposed', source = 'model' RETURNING 1")  # as a model would
+    refused = api.post(f"{path}/reject", key=low)
+    assert refused.status_code == 409
+    assert "reject the supersession in the dashboard, or with a key of the source user" in refused.json()["detail"]
+    assert supersession(api)[0] == "proposed"
+    assert api.post(f"{path}/reject", key=user).json()["status"] == "rejected"
+    assert api.delete(path, key=low).status_code == 204  # rejected already: nothing changes
+    assert supersession(api)[0] == "rejected"
+
+
+def test_a_waiting_name_is_deleted_only_by_a_source_as_high_as_the_memorys(api: Api) -> None:
+    send(api, "agent", {"text": "My number is 99.", "supersedes": "later"})
+    [row] = api.get("/v1/supersessions").json()["supersessions"]
+    path = f"/v1/supersessions/{row['id']}"
+    assert api.delete(path, key=key_of(api, "tool")).status_code == 409
+    assert supersession(api)[0] == "waiting"
+    assert api.delete(path, key=key_of(api, "agent")).status_code == 204
+    assert api.get("/v1/supersessions").json()["supersessions"] == []
+
+
+def test_a_source_as_high_as_the_newer_memorys_undoes_it(api: Api) -> None:
+    [old] = send(api, "tool", {"text": "The number is 12."})
+    send(api, "tool", {"text": "The number is 99.", "supersedes": old})
+    [row] = api.get("/v1/supersessions").json()["supersessions"]
+    assert api.delete(f"/v1/supersessions/{row['id']}", key=key_of(api, "tool")).status_code == 204
+    assert api.get(f"/v1/memories/{old}").json()["superseded_by"] == []
 
 
 def test_an_equal_source_supersedes(api: Api) -> None:

@@ -34,6 +34,7 @@ def test_each_rule_is_told_over_http_and_on_the_command_line(api: Api, name: str
     found = answer.json()
     assert (found["rule"], found["tier"], found["id"]) == (rule, "active", str(memory_id))
     assert found["why"].startswith(words)
+    assert found["source"] == "unknown"
     assert (found["wanted"] == "active") == (rule != "decay")
     assert [hold["id"] for hold in found["holds"]] == ([made.json()["id"]] if rule == "hold" else [])
 

@@ -24,7 +24,8 @@ def test_a_quarantine_is_previewed_placed_listed_and_lifted(api: Api) -> None:
     assert api.get(f"/v1/memories/{memory_id}").status_code == 404
     why = api.get(f"/v1/memories/{memory_id}/why").json()
     assert (why["tier"], why["rule"]) == ("quarantined", "quarantine")
-    assert shown["id"] in why["why"]
+    assert f"POST {PATH}/{shown['id']}/lift shows it again" in why["why"]
+    assert why["source"] == "tool"
     assert why.keys() == api.get(f"/v1/memories/{mine}/why").json().keys()
     assert [row["id"] for row in api.get(PATH).json()["quarantines"]] == [shown["id"]]
     assert api.get(f"{PATH}/{shown['id']}").json() == shown

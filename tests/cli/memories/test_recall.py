@@ -32,7 +32,18 @@ def test_the_context_is_printed_as_it_is(cli: Cli, api: Stub) -> None:
 
 def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: Cli, api: Stub) -> None:
     words = ("--budget", "300", "--limit", "3", "--least", "0", "--subject", "Orla", "--tag", "a")
-    more = ("--exclude-thread", "t", "--kind", "semantic", "--role", "user", "--after", "2026-01-01")
+    more = (
+        "--exclude-thread",
+        "t",
+        "--kind",
+        "semantic",
+        "--role",
+        "user",
+        "--source",
+        "tool",
+        "--after",
+        "2026-01-01",
+    )
     assert (
         cli("recall", "-", "last", *words, *more, given="\n".join(f"line {n}" for n in range(120)) + "\n\n").code == 0
     )
@@ -47,6 +58,7 @@ def test_lines_of_standard_input_are_messages_of_which_the_newest_are_sent(cli: 
         "exclude_thread": "t",
         "kinds": ["semantic"],
         "roles": ["user"],
+        "sources": ["tool"],
         "after": "2026-01-01T00:00:00+00:00",
     }
 

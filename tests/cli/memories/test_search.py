@@ -55,6 +55,7 @@ def _finding(api: Stub) -> None:
         (["--memory", "m1", "--memory", "m2"], "ids", ["m1", "m2"]),
         (["--kind", "semantic"], "kinds", ["semantic"]),
         (["--role", "tool", "--role", "user"], "roles", ["tool", "user"]),
+        (["--source", "user", "--source", "unknown"], "sources", ["user", "unknown"]),
         (["--tier", "active", "--tier", "cold"], "tiers", ["active", "cold"]),
         (["--after", "2026-01-01"], "after", "2026-01-01T00:00:00+00:00"),
         (["--before", "2026-02-01T10:00:00"], "before", "2026-02-01T10:00:00+00:00"),
@@ -76,6 +77,20 @@ def test_what_is_given_is_sent_and_nothing_else(
 ) -> None:
     assert cli("search", "tea", *words).code == 0
     assert api.asked[0].json == {"query": "tea", "limit": 10} | {field: sent}
+
+
+@pytest.mark.parametrize("words", [["search", "tea"], ["recall", "tea"], ["threads", "t"], ["keys", "create", "a"]])
+def test_a_source_that_doesnt_exist_isnt_sent(cli: Cli, api: Stub, words: list[str]) -> None:
+    done = cli(*words, "--source", "users")
+    assert (done.code, api.asked) == (2, [])
+    assert "'users' isn't a source: use user, agent, document, tool, import or unknown" in " ".join(done.err.split())
+
+
+def test_a_results_source_is_shown_if_the_reader_should_know_it(cli: Cli, api: Stub) -> None:
+    api.replies["POST /v1/search"] = Reply(200, {"results": [FOUND | {"source": "tool"}]})
+    assert "source  from a tool" in cli("search", "tea").out
+    api.replies["POST /v1/search"] = Reply(200, {"results": [FOUND | {"source": "user"}]})
+    assert "source" not in cli("search", "tea").out
 
 
 def test_a_vector_takes_the_place_of_the_words(cli: Cli, api: Stub) -> None:

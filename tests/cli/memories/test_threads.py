@@ -41,3 +41,8 @@ def test_turns_of_a_thread_are_listed_in_order(cli: Cli, api: Stub) -> None:
     shown = cli("threads", "support").out
     assert shown.splitlines()[-1].split() == ["7", "2026-11-20", "18:00", "UTC", "user", "Mint", "tea", "[31m"]
     assert api.asked[0].path == "/v1/memories?limit=100&thread=support&order=thread"
+    cli("threads", "support", "--source", "user", "--source", "agent")
+    assert api.asked[1].path == "/v1/memories?limit=100&thread=support&order=thread&sources=user&sources=agent"
+    refused = cli("threads", "--source", "user")
+    assert (refused.code, len(api.asked)) == (2, 2)
+    assert "give THREAD" in refused.err

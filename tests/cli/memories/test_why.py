@@ -11,6 +11,7 @@ EXPLAINED: Final[dict[str, Any]] = {
     "tier": "active",
     "wanted": "active",
     "rule": "grace",
+    "source": "tool",
     "why": "accepted 17 s ago, within the first 7 days",
     "numbers": {"strength": 0.285714, "privacy_risk": 1.07e-07, "uses": 3, "kind": None},
     "holds": [],
@@ -24,6 +25,7 @@ def test_numbers_are_rounded(cli: Cli, api: Stub) -> None:
     assert "strength        0.286\n" in shown
     assert "privacy risk    almost 0\n" in shown
     assert "kind" not in shown
+    assert "source          tool\n" in shown
 
 
 def test_the_age_of_a_backlog_has_units(cli: Cli, api: Stub) -> None:
@@ -38,7 +40,7 @@ def test_only_numbers_that_matter_are_shown_and_days_are_durations(cli: Cli, api
     numbers = {"age_days": 0.005739, "back_days": 0.005739, "is_marked": False, "expires_after_days": 730, "kind": None}
     api.replies["GET /v1/memories/m1/why"] = Reply(200, EXPLAINED | {"numbers": numbers})
     shown = [line.split(maxsplit=1) for line in cli("why", "m1").out.splitlines()]
-    assert shown[2:-1] == [["age", "8 min 16 s"], ["retention", "period   730 days"]]
+    assert shown[3:-1] == [["age", "8 min 16 s"], ["retention", "period   730 days"]]
     numbers["back_days"] = 0.001
     assert "since restored     1 min 26 s" in cli("why", "m1").out
 
@@ -46,7 +48,7 @@ def test_only_numbers_that_matter_are_shown_and_days_are_durations(cli: Cli, api
 def test_the_keep_chance_has_its_threshold_and_a_shift_only_if_there_is_one(cli: Cli, api: Stub) -> None:
     numbers = {"keep_chance": 0.486, "keep_above": 0.11, "keep_shift": 0.0, "salience_source": "heuristic"}
     api.replies["GET /v1/memories/m1/why"] = Reply(200, EXPLAINED | {"numbers": numbers})
-    shown = [line.split(maxsplit=2) for line in cli("why", "m1").out.splitlines()[2:-1]]
+    shown = [line.split(maxsplit=2) for line in cli("why", "m1").out.splitlines()[3:-1]]
     assert shown == [["keep", "chance", "0.486"], ["keep", "threshold", "0.11"], ["salience", "by", "rules"]]
     numbers["keep_shift"] = 0.02
     assert "chance change by uses   0.02\n" in cli("why", "m1").out

@@ -47,6 +47,16 @@ def test_a_dump_is_saved_for_its_owner_only_and_loaded_as_it_is(cli: Cli, api: S
     assert sent(api) == (CONTENT, {"format": ["dump"], "accept": ["false"]})
 
 
+def test_a_dump_and_its_load_say_how_many_memories_in_quarantine_they_lack(cli: Cli, api: Stub, folder: Path) -> None:
+    assert "quarantine" not in cli("dump", "a.jsonl").out
+    end = b'{"end":{"memories":2,"damaged":0,"quarantined":1200}}\n'
+    api.replies["GET /v1/privacy/dump"] = Reply(200, CONTENT[: CONTENT.rindex(b'{"end')] + end)
+    assert "not encrypted, 1,200 memories in quarantine left out" in cli("dump", "b.jsonl").out
+    assert json.loads(cli("dump", "c.jsonl", "--json").out)["quarantined"] == 1200
+    assert "1,200 memories in quarantine left out when the dump was written" in cli("load", "b.jsonl").err
+    assert "quarantine" not in cli("load", "a.jsonl").err
+
+
 def test_a_key_file_encrypts_a_dump_and_another_one_reads_nothing(cli: Cli, api: Stub, folder: Path) -> None:
     assert cli("dump", "a.enc", "--key-file", "key").code == 0
     stored = (folder / "a.enc").read_bytes()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub
 
@@ -38,10 +40,24 @@ def test_a_quarantine_is_counted_confirmed_and_placed(cli: Cli, api: Stub) -> No
     done = cli("quarantine", "place", "--key", "k1", given="y\n")
     assert "Hide 3 memories, 1 of them under a legal hold, and 1 summary until they are made again?" in done.err
     assert "quarantine q1 is placed: 4 memories hidden" in done.out
+    assert "ebbing keys revoke k1" in done.err
     assert [asked.json for asked in api.asked] == [
         {"key_id": "k1"},
         {"key_id": "k1", "before": COUNTS["before"], "confirm": True},
     ]
+
+
+def test_a_preview_names_only_what_there_is(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = Reply(200, COUNTS | {"memories": 0, "held": 0, "summaries": 0, "hidden": 1200})
+    shown = cli("quarantine", "place", "--source", "tool", "--dry-run").out
+    assert shown == "would hide 0 memories (1,200 more are hidden already)\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--key", "k1", "--source", "tool"]])
+def test_a_quarantine_needs_either_a_key_or_a_source(cli: Cli, api: Stub, words: list[str]) -> None:
+    done = cli("quarantine", "place", *words)
+    assert (done.code, api.asked) == (2, [])
+    assert "give either --key or --source" in done.err
 
 
 def test_a_dry_run_and_a_refused_question_change_nothing(cli: Cli, api: Stub) -> None:

@@ -69,6 +69,8 @@ SHOWN: dict[str, str] = {
     ),
     "forgetting.by_content": "domain/strength/test_profile_hints.py::test_mnemex_weighs_by_topic",
     "forgetting.by_category": "domain/strength/test_profile_hints.py::test_mnemex_paces_by_category",
+    "recall.sources": "api/memories/test_sources.py::test_the_policy_restricts_recall_to_sources",
+    "changes.keep_days": "services/changes/test_reported_changes.py::test_a_night_removes_expired_changes",
     "decay_from": "api/memories/test_live.py::test_what_fades_from_when_it_happened_is_under_its_policy_even_then",
     "protection.never_forget_tags": "services/tenants/test_field_effects.py::test_tags_and_categories_protect",
     "protection.never_forget_categories": "services/tenants/test_field_effects.py::test_tags_and_categories_protect",

@@ -26,6 +26,7 @@ from app.domain.changes.types import (
     UPDATED,
 )
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.ingest.sources import Writer
 from app.domain.policy.policy import Changes, Policy
 from app.domain.privacy.legal_hold import Scope
@@ -35,7 +36,7 @@ from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.jobs import schedule
 from app.services.memories import memories
-from app.services.privacy import anonymisation
+from app.services.privacy import anonymisation, quarantines
 from app.store import self_tests
 from app.store.changes import feed
 from app.store.core import database
@@ -95,7 +96,7 @@ def test_an_upsert_stores_then_updates_and_supersedes(service: Service, tenant_i
     drain.drain_streams()
     assert of_memory(tenant_id, first) == [STORED, UPDATED, SUPERSEDED]
     [pair] = supersession.list_supersessions(tenant_id, "active", None, None, 9)
-    supersession.undo_supersession(tenant_id, pair.supersession_id, "key")
+    supersession.undo_supersession(tenant_id, pair.supersession_id, Writer("key", "unknown"))
     supersession.make_supersession(tenant_id, str(newer), str(first), Writer("key", "user"))
     assert of_memory(tenant_id, first)[3:] == [RESTORED, SUPERSEDED]
 
@@ -134,6 +135,22 @@ def test_a_summary_of_an_erased_source_is_hidden_then_rewritten(alike: Alike) ->
     memories.delete(alike.tenant_id, reported(alike.tenant_id, MERGED)[0][1])
     alike.rederive()
     assert of_memory(alike.tenant_id, summary_id) == [STORED, DELETED, RESTORED, UPDATED]
+
+
+def test_a_quarantine_reports_its_memories_as_deleted_and_its_lift_as_restored(alike: Alike) -> None:
+    ids = alike.remember(*LIKE, subject="ann")
+    alike.run()
+    [summary_id] = alike.summaries()
+    covered = {*ids, summary_id}
+    placed = quarantines.place(alike.tenant_id, NewQuarantine(source="unknown", confirm=True), "key")
+    assert {each for _, each in reported(alike.tenant_id, DELETED)} == covered
+    assert len(reported(alike.tenant_id, DELETED)) == len(covered)
+    assert reported(alike.tenant_id, RESTORED) == []
+    quarantines.lift(alike.tenant_id, placed.quarantine_id, "key")
+    alike.rederive()
+    assert {each for _, each in reported(alike.tenant_id, RESTORED)} == covered
+    last = {each: change_type for change_type, each in reported(alike.tenant_id, DELETED, RESTORED)}
+    assert set(last.values()) == {RESTORED}
 
 
 def test_an_erasure_reports_its_memories_and_keeps_ids_and_types(service: Service, tenant_id: UUID) -> None:

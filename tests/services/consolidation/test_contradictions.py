@@ -91,7 +91,7 @@ def test_what_was_refused_or_taken_back_is_not_proposed_again(night: Night, serv
     night.send(OLD, NEW)
     night.run()
     [proposed] = night.relations()
-    supersession.reject_supersession(night.tenant.tenant_id, proposed.supersession_id, "key")
+    supersession.reject_supersession(night.tenant.tenant_id, proposed.supersession_id, Writer("key", "unknown"))
     service.rows("DELETE FROM contradiction_watermarks")
     assert night.run() == Counter()
     assert len(night.asked()) == 1, "decided pairs aren't sent to the model again"

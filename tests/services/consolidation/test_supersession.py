@@ -314,8 +314,8 @@ def test_of_two_that_supersede_one_both_are_current_until_it_is_taken_back(facts
     assert facts.search_ids() == {oslo, lima}
     for each in supersession.list_supersessions(facts.tenant_id, "active", rome, None, 9):
         assert rome not in facts.search_ids()
-        supersession.undo_supersession(facts.tenant_id, each.supersession_id, "key")
-        supersession.undo_supersession(facts.tenant_id, each.supersession_id, "key")
+        supersession.undo_supersession(facts.tenant_id, each.supersession_id, Writer("key", "unknown"))
+        supersession.undo_supersession(facts.tenant_id, each.supersession_id, Writer("key", "unknown"))
     assert facts.search_ids() == {rome, oslo, lima}
     [entry, *_] = audit.list_entries(facts.tenant_id, "supersession_rejected", None, 9)
     assert (entry.actor, entry.details["reason"]) == ("key", "undone")
@@ -350,7 +350,7 @@ def test_a_person_may_say_it_too(facts: TenantFacts, service: Service) -> None:
     with pytest.raises(NotFound):
         supersession.make_supersession(other.tenant_id, str(oslo), str(rome), Writer("key", "unknown"))
     with pytest.raises(NotFound):
-        supersession.undo_supersession(other.tenant_id, made.supersession_id, "key")
+        supersession.undo_supersession(other.tenant_id, made.supersession_id, Writer("key", "unknown"))
 
 
 def test_rejecting_is_for_proposals(facts: TenantFacts) -> None:
@@ -358,4 +358,4 @@ def test_rejecting_is_for_proposals(facts: TenantFacts) -> None:
     [made] = supersession.list_supersessions(facts.tenant_id, None, None, None, 9)
     assert supersession.approve_supersession(facts.tenant_id, made.supersession_id, Writer("key", "unknown")) == made
     with pytest.raises(Conflict, match="DELETE"):
-        supersession.reject_supersession(facts.tenant_id, made.supersession_id, "key")
+        supersession.reject_supersession(facts.tenant_id, made.supersession_id, Writer("key", "unknown"))

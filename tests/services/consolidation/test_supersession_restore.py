@@ -103,7 +103,7 @@ def test_what_cant_be_any_more_is_rejected(facts: TenantFacts, service: Service)
     rome, oslo, lima = facts.chain(*HOMES)
     erasure_id = asked(facts, oslo)
     [closing] = supersession.list_supersessions(facts.tenant_id, "active", None, None, 9)
-    supersession.undo_supersession(facts.tenant_id, closing.supersession_id, "key")
+    supersession.undo_supersession(facts.tenant_id, closing.supersession_id, Writer("key", "unknown"))
     supersession.make_supersession(facts.tenant_id, str(rome), str(lima), Writer("key", "unknown"))
     cancel(facts, erasure_id)
     assert facts.search_ids() == {rome}, "by now Rome is the newest"

@@ -9,11 +9,12 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 
+from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.ingest.uses import Touches, Use
 from app.domain.policy.policy import Policy
 from app.domain.search.request import SearchRequest
 from app.services.ingest import import_dump
-from app.services.privacy import dump
+from app.services.privacy import dump, quarantines
 from app.services.search import search
 from app.services.strength import memory_strength
 from app.services.uses import reinforcement
@@ -146,6 +147,22 @@ def test_a_dump_of_another_installation_is_refused_unless_accepted(importer: Imp
     refused = load(importer, content, second)
     assert (refused.status, refused.failure) == ("failed", import_dump.ELSEWHERE)
     assert load(importer, content, second, accept=True).counts["stored"] == 4
+
+
+def test_memories_in_quarantine_are_left_out_and_counted(importer: Importer) -> None:
+    ids = importer.service.send(importer.tenant_id, "heron", "otter")
+    importer.service.work()
+    importer.service.rows("UPDATE memories SET source = 'tool' WHERE memory_id = %s RETURNING 1", ids[0])
+
+    def dumped() -> tuple[set[str], dict[str, int]]:
+        lines = [json.loads(line) for line in b"".join(dump.stream_dump(importer.tenant_id, "key")).splitlines()]
+        return {line["memory"]["memory_id"] for line in lines if "memory" in line}, lines[-1]["end"]
+
+    assert dumped() == ({str(each) for each in ids}, {"memories": 2, "damaged": 0, "quarantined": 0})
+    placed = quarantines.place(importer.tenant_id, NewQuarantine(source="tool", confirm=True), "key")
+    assert dumped() == ({str(ids[1])}, {"memories": 1, "damaged": 0, "quarantined": 1})
+    quarantines.lift(importer.tenant_id, placed.quarantine_id, "key")
+    assert dumped()[1]["quarantined"] == 0
 
 
 def test_incomplete_and_damaged_dumps_are_refused_with_the_reason(importer: Importer) -> None:
