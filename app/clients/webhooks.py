@@ -56,7 +56,7 @@ class ReceiverHosts(Allowed):
         if host.strip("[]").lower() in self.hosts:
             return
         if not parsed.is_global:
-            raise HostRefused("has a private address, and isn't one of EBBING_WEBHOOK_HOSTS")
+            raise HostRefused("has a private address: the operator can permit its host in EBBING_WEBHOOK_HOSTS")
         if plain:
             raise HostRefused("must be called by https, because plain HTTP is unencrypted")
 
