@@ -11,6 +11,7 @@ from uuid import UUID
 from app import metrics
 from app.domain.consolidation.supersession import WAITING_DAYS
 from app.domain.jobs import Step
+from app.services.webhooks import secrets
 from app.settings import settings
 from app.store.changes import feed
 from app.store.core import database
@@ -59,6 +60,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("searches", timedelta(days=searches_days)),
         ("changes", timedelta(days=policy.changes.keep_days)),
         ("deliveries", DELIVERIES),
+        ("webhook_secrets", timedelta(0)),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
@@ -66,6 +68,8 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         with database.tenant(tenant_id) as tx:
             if name == "changes":
                 rows = feed.delete_expired(tx, tenant_id, as_of - age, SLICE_ROWS)
+            elif name == "webhook_secrets":
+                rows = secrets.destroy_ended(tx, tenant_id, as_of - age)
             else:
                 rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows

@@ -205,8 +205,8 @@ def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -
 def test_webhooks_that_fail_or_were_disabled(service: Service, tenant: Tenant) -> None:
     other = service.tenant()
     insert = (
-        "INSERT INTO webhooks (tenant_id, status, failing_since, webhook_id, url, format, created_by, secret_id, cursor) "
-        "VALUES (%s, %s, %s, gen_random_uuid(), 'https://example.org', 'standard', 'key', gen_random_uuid(), 0)"
+        "INSERT INTO webhooks (tenant_id, status, failing_since, webhook_id, url, format, created_by, secret_id, "
+        "cursor) VALUES (%s, %s, %s, gen_random_uuid(), 'https://example.org', 'standard', 'key', gen_random_uuid(), 0)"
     )
     since = datetime.now(UTC)
     assert list(doctor_stores.webhooks()) == []
