@@ -11,12 +11,13 @@ from uuid import UUID
 from app import metrics
 from app.domain.consolidation.supersession import WAITING_DAYS
 from app.domain.jobs import Step
-from app.services.webhooks import secrets
 from app.settings import settings
 from app.store.changes import feed
 from app.store.core import database
 from app.store.jobs import expired_rows
 from app.store.tenants import policies
+from app.store.tiers import wrapped_keys
+from app.store.webhooks import webhooks
 
 SLICE_ROWS: Final = 500
 # Maximum delay of a redelivery after the period in which clients may repeat requests.
@@ -69,7 +70,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
             if name == "changes":
                 rows = feed.delete_expired(tx, tenant_id, as_of - age, SLICE_ROWS)
             elif name == "webhook_secrets":
-                rows = secrets.destroy_ended(tx, tenant_id, as_of - age)
+                rows = _destroy_old_secrets(tx, tenant_id, as_of - age)
             else:
                 rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows
@@ -78,3 +79,10 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         if place == len(retention_periods) or time.monotonic() >= until:
             metrics.count("ledger_purged_rows", counts["ledger"])
             return Step(counts.total(), {"place": place}, finished=place == len(retention_periods), counts=dict(counts))
+
+
+def _destroy_old_secrets(tx: database.Transaction, tenant_id: UUID, before: datetime) -> int:
+    """Destroy the old secrets of webhooks whose overlap ended before this time, and return their number."""
+    ended = webhooks.remove_old_secrets(tx, tenant_id, before)
+    wrapped_keys.remove_records(tx, tenant_id, ended)
+    return len(ended)

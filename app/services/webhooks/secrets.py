@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from uuid import UUID, uuid4
 
 from app.domain.webhooks.messages import SECRET_BYTES
@@ -16,7 +15,6 @@ from app.settings import settings
 from app.store.core import database
 from app.store.tiers import wrapped_keys
 from app.store.tiers.wrapped_keys import WrappedKey
-from app.store.webhooks import webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,6 @@ def store(tx: database.Transaction, tenant_id: UUID, new: NewSecret) -> None:
 def destroy(tx: database.Transaction, tenant_id: UUID, secret_ids: Sequence[UUID | None]) -> None:
     """Destroy the secrets that exist."""
     wrapped_keys.remove_records(tx, tenant_id, [each for each in secret_ids if each is not None])
-
-
-def destroy_ended(tx: database.Transaction, tenant_id: UUID, before: datetime) -> int:
-    """Destroy the tenant's old secrets whose overlap ended before this time, and return their number."""
-    ended = webhooks.remove_old_secrets(tx, tenant_id, before)
-    destroy(tx, tenant_id, ended)
-    return len(ended)
 
 
 def read(tx: database.Transaction, tenant_id: UUID, secret_ids: Sequence[UUID | None]) -> list[bytes]:
