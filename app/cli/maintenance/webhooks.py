@@ -127,12 +127,12 @@ def update(
 
 
 @router.command(epilog=examples("ebbing webhooks delete ID --yes"))
-def delete(webhook_id: Id, *, yes: Yes = False, url: Url = None) -> None:
+def delete(webhook_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
     """Delete a webhook with its secrets and pending deliveries."""
     if not yes:
         confirm(f"Delete the webhook {plain(webhook_id)} and its pending deliveries?")
     call(url, "DELETE", item_path(PATH, webhook_id))
-    typer.echo(f"deleted webhook {plain(webhook_id)}")
+    print_result({"id": webhook_id, "deleted": True}, f"deleted webhook {plain(webhook_id)}", as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing webhooks rotate ID", "ebbing webhooks rotate ID --overlap-hours 0"))

@@ -151,7 +151,7 @@ def test_a_webhook_is_deleted_only_when_confirmed(cli: Cli, api: Stub) -> None:
     assert cli("webhooks", "delete", "w1", given="n\n").code == 1
     assert api.asked == []
     assert "deleted webhook w1" in cli("webhooks", "delete", "w1", given="y\n").out
-    assert cli("webhooks", "delete", "w1", "--yes").code == 0
+    assert json.loads(cli("webhooks", "delete", "w1", "--yes", "--json").out) == {"id": "w1", "deleted": True}
     assert [asked.method for asked in api.asked] == ["DELETE", "DELETE"]
 
 
