@@ -1,13 +1,14 @@
 """Send messages to the receivers of webhooks, whose URLs come from callers: only public addresses, or named hosts.
 
 The rules of `egress` apply: the addresses are checked when a connection is opened, so that a host name can't lead
-elsewhere later (DNS rebinding); redirects aren't followed; time and size are limited. Of an answer, only the status is
-kept: neither its headers nor its body are stored or logged.
+elsewhere later (DNS rebinding); redirects aren't followed; time and size are limited. Of an answer, only the status and
+the time of `Retry-After` are used: neither its headers nor its body are stored or logged.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
@@ -17,6 +18,7 @@ import httpx2
 
 from app.clients.llm import egress
 from app.clients.llm.egress import Allowed, AnswerRefused, HostRefused
+from app.clients.retry_after import retry_after_seconds
 from app.domain.webhooks.messages import SENT_HEADERS, Message
 from app.settings import settings
 
@@ -32,10 +34,16 @@ address that isn't allowed."""
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The result of one request; `status` is None if the receiver didn't answer."""
+    """The result of one request.
+
+    Attributes:
+        status: Status of the answer; None if the receiver didn't answer.
+        wait_seconds: Wait that a receiver requests with `Retry-After`, up to an hour; 0 if it requests none.
+    """
 
     outcome: Outcome
     status: int | None = None
+    wait_seconds: float = 0.0
 
 
 class ReceiverHosts(Allowed):
@@ -56,7 +64,7 @@ class ReceiverHosts(Allowed):
         if host.strip("[]").lower() in self.hosts:
             return
         if not parsed.is_global:
-            raise HostRefused("has a private address, and isn't one of EBBING_WEBHOOK_HOSTS")
+            raise HostRefused("has a private address: the operator can permit its host in EBBING_WEBHOOK_HOSTS")
         if plain:
             raise HostRefused("must be called by https, because plain HTTP is unencrypted")
 
@@ -101,7 +109,9 @@ def send(url: str, message: Message) -> Attempt:
         pass  # the status is known, and nothing of the answer is used
     finally:
         answer.close()
-    return Attempt(_judge(answer.status_code), answer.status_code)
+    outcome = _judge(answer.status_code)
+    wait = None if outcome == "delivered" else retry_after_seconds(answer.headers, time.time())
+    return Attempt(outcome, answer.status_code, wait or 0.0)
 
 
 def close() -> None:

@@ -286,6 +286,21 @@ def recall_finding(tenants: int | None) -> Finding:
     return attention("recall_empty", what, todo, "tests")
 
 
+def webhook_findings(states: Mapping[str, int]) -> list[Finding]:
+    """Return the findings about webhooks, from their number by state: `enabled`, `failing`, `paused` and `disabled`."""
+    findings = []
+    if disabled := states.get("disabled", 0):
+        was, whose = ("was", "its receiver") if disabled == 1 else ("were", "their receivers")
+        what = f"{_many(disabled, 'webhook')} {was} disabled, because {whose} failed for days or answered with 410"
+        todo = "correct the receiver, then enable the webhook: it continues where it stopped"
+        findings.append(attention("webhooks_disabled", what, todo, "webhooks"))
+    if failing := states.get("failing", 0):
+        what = f"{_many(failing, 'webhook')} can't deliver, because the receiver fails; messages are retried"
+        todo = "find the last results in the list of deliveries"
+        findings.append(attention("webhooks_failing", what, todo, "webhooks"))
+    return findings
+
+
 def loss_finding(requests: int) -> Finding:
     """Return the finding for accepted requests that are neither stored nor queued."""
     what = f"{requests} accepted {'request is' if requests == 1 else 'requests are'} neither stored nor queued"

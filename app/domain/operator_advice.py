@@ -183,6 +183,8 @@ _ADVICE: Final[Mapping[str, _Advice]] = {
     "privacy_due": _Advice("promise-at-risk", _run("privacy log")),
     "rewrites_late": _Advice("late-segments", _run("jobs --type compact")),
     "recall_empty": _Advice("recall-empty", _run("maintain selftest --wait")),
+    "webhooks_disabled": _Advice("webhook-disabled", _run("webhooks list")),
+    "webhooks_failing": _Advice("webhook-disabled", _run("webhooks list")),
     "lost": _Advice("work-lost", _run("queue")),
     "redis_full": _Advice("service-fails", _log_of_store),
     "disk_full": _Advice("service-fails", _nothing),

@@ -16,16 +16,21 @@ from app.cli.core.output import (
     confirm,
     count_of,
     examples,
+    format_ago,
+    format_both,
     plain,
     print_fields,
     print_json,
     print_result,
     print_rows,
 )
+from app.cli.core.time_option import time_option
 from app.domain.formatting import format_minute
 
 PATH: Final = "/v1/webhooks"
 TEST_SECONDS: Final = 30.0
+REPLAY_MAX: Final = 1_000
+"""Maximum number of deliveries that one request of the API replays."""
 
 router = typer.Typer(
     name="webhooks",
@@ -63,7 +68,7 @@ def create(
     """Send the changes from now on to a receiver. The secret that verifies them is shown only now."""
     body = given(url=receiver, types=types or None, description=description)
     made = call(url, "POST", PATH, json=body | ({"format": "cloudevents"} if cloudevents else {}))
-    print_result(made, f"webhook {plain(made['id'])}, secret {plain(made['secret'])}", as_json=as_json)
+    print_result(made, f"webhook {plain(made['id'])}\nsecret {plain(made['secret'])}", as_json=as_json)
 
 
 @router.command("list", epilog=examples("ebbing webhooks list", "ebbing webhooks list --json"))
@@ -85,7 +90,10 @@ def show(webhook_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     found = call(url, "GET", item_path(PATH, webhook_id))
     shown = {name: found[name] for name in ("id", "url", "description", "format", "pending", "failed", "missed")}
     shown |= {"state": _state(found), "types": ", ".join(found["types"] or ["all"])}
-    print_fields(found, shown, width=12, as_json=as_json)
+    shown["last success"] = format_both(found["succeeded_at"]) or "none"
+    if found["old_secret_until"]:
+        shown["old secret"] = f"signs until {format_minute(found['old_secret_until'])}"
+    print_fields(found, shown, width=14, as_json=as_json)
 
 
 @router.command(
@@ -107,6 +115,8 @@ def update(
     """Change, pause or enable a webhook; it also continues after it was disabled."""
     body: dict[str, Any] = given(url=receiver, types=types or None, description=description)
     if all_types:
+        if types:
+            raise CommandFailure("give --type or --all-types, not both", Code.USAGE)
         body["types"] = None
     if enable is not None:
         body["status"] = "enabled" if enable else "paused"
@@ -117,12 +127,12 @@ def update(
 
 
 @router.command(epilog=examples("ebbing webhooks delete ID --yes"))
-def delete(webhook_id: Id, *, yes: Yes = False, url: Url = None) -> None:
+def delete(webhook_id: Id, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
     """Delete a webhook with its secrets and pending deliveries."""
     if not yes:
         confirm(f"Delete the webhook {plain(webhook_id)} and its pending deliveries?")
     call(url, "DELETE", item_path(PATH, webhook_id))
-    typer.echo(f"deleted webhook {plain(webhook_id)}")
+    print_result({"id": webhook_id, "deleted": True}, f"deleted webhook {plain(webhook_id)}", as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing webhooks rotate ID", "ebbing webhooks rotate ID --overlap-hours 0"))
@@ -153,7 +163,7 @@ def send_test(webhook_id: Id, *, url: Url = None, as_json: AsJson = False) -> No
         time.sleep(0.5)
     if not sent or sent[0]["status"] == "pending":
         raise CommandFailure(f"no result within {TEST_SECONDS:.0f} s: check `ebbing doctor`", Code.FAILED)
-    text = f"{sent[0]['outcome']}, status {sent[0]['response'] or 'none'}"
+    text = _outcome(sent[0])
     if sent[0]["status"] == "failed":
         if as_json:
             print_json(sent[0])
@@ -173,10 +183,10 @@ def deliveries(
     """List the deliveries of the last 14 days, newest first."""
     found = fetch_list(url, f"{item_path(PATH, webhook_id)}/deliveries", "deliveries", limit, status=status)
     rows = (
-        (each["id"], each["type"], each["status"], each["attempts"], each["response"] or "", _result(each))
+        (each["id"], each["type"], each["status"], each["attempts"], _result(each), format_ago(each["next_at"]))
         for each in found
     )
-    head = ["id", "type", "status", "attempts", "response", "last result"]
+    head = ["id", "type", "status", "attempts", "last result", "next"]
     print_rows({"deliveries": found}, head, rows, as_json=as_json)
 
 
@@ -190,7 +200,7 @@ def replay(
     ] = None,
     *,
     failed_since: Annotated[
-        str | None, typer.Option("--failed-since", help="All failed deliveries of changes since this day or time.")
+        str | None, time_option("--failed-since", "All failed deliveries of changes since this day or time.")
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -198,11 +208,13 @@ def replay(
     """Send deliveries again, with the ids of their first attempts."""
     if bool(delivery_ids) == (failed_since is not None):
         raise CommandFailure("give ids of deliveries, or --failed-since", Code.USAGE)
-    if failed_since is not None and len(failed_since) == len("2026-11-20"):
-        failed_since += "T00:00:00Z"
     body = given(ids=delivery_ids or None, failed_since=failed_since)
     done = call(url, "POST", f"{item_path(PATH, webhook_id)}/replay", json=body)
-    print_result(done, f"{count_of(done['replayed'], 'delivery', 'deliveries')} to send again", as_json=as_json)
+    number: int = done["replayed"]
+    text = f"{count_of(number, 'delivery', 'deliveries')} to send again"
+    if number >= REPLAY_MAX and failed_since is not None:
+        text += "; there may be more failed ones: repeat the command after they were sent"
+    print_result(done, text, as_json=as_json)
 
 
 def _state(found: dict[str, Any]) -> str:
@@ -214,6 +226,9 @@ def _state(found: dict[str, Any]) -> str:
 
 
 def _result(each: dict[str, Any]) -> str:
-    if not each["outcome"]:
-        return ""
-    return f"{each['outcome']}, {format_minute(each['attempted_at'])}"
+    return f"{_outcome(each)}, {format_ago(each['attempted_at'])}" if each["outcome"] else ""
+
+
+def _outcome(each: dict[str, Any]) -> str:
+    """Return the outcome of an attempt with the receiver's status: `status 500`, `delivered 204`, `timeout`."""
+    return f"{each['outcome']} {each['response'] or ''}".rstrip()

@@ -7,11 +7,9 @@ module, because their messages may quote the request.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -20,7 +18,6 @@ import openai
 
 from app.clients.llm import egress, responses
 from app.clients.llm.resilience import (
-    RETRY_AFTER_MAX_SECONDS,
     Backoff,
     Breaker,
     Clock,
@@ -30,6 +27,7 @@ from app.clients.llm.resilience import (
     Slots,
 )
 from app.clients.llm.responses import Reply, Usage, Vector
+from app.clients.retry_after import retry_after_seconds
 from app.domain.prompts import PromptMessage, tokens
 from app.domain.server_urls import check_http_url
 from app.errors import Misconfigured
@@ -261,28 +259,6 @@ class Provider:
         except (openai.APIConnectionError, httpx2.TransportError):
             failure = ProviderFailed(Reason.UNREACHABLE)
         raise failure
-
-
-def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the requested wait, 0 to `RETRY_AFTER_MAX_SECONDS`; None if the response requests none.
-
-    Args:
-        headers: Response headers, case-insensitive: `retry-after-ms`, or `retry-after` in seconds or as a date.
-        now: Seconds since 1970.
-    """
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        try:
-            seconds = float(value) * unit
-        except ValueError:
-            continue
-        if math.isfinite(seconds):
-            return min(max(seconds, 0.0), RETRY_AFTER_MAX_SECONDS)
-    try:
-        moment = parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
-    except (TypeError, ValueError, OverflowError, OSError):
-        return None
-    return min(max(moment - now, 0.0), RETRY_AFTER_MAX_SECONDS)
 
 
 def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:

@@ -19,8 +19,6 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 Clock = Callable[[], float]
 
-RETRY_AFTER_MAX_SECONDS: Final = 3600.0
-"""Upper bound on the pause that a provider requests with `Retry-After`."""
 PROBE_SECONDS: Final = 45.0
 """Maximum interval between probes of a failing or paused provider, so that work resumes within a minute."""
 

@@ -24,26 +24,32 @@ DISABLE_FAILURES: Final = 10
 """Least number of failed turns in a row before a webhook is disabled: one failed message isn't a dead receiver."""
 
 
-def delay_seconds(attempts: int, random: float) -> float | None:
+def delay_seconds(attempts: int, random: float, wait_seconds: float = 0.0) -> float | None:
     """Return the delay before the next attempt; None if there is none left.
 
     Args:
         attempts: Number of attempts so far, all of which failed; at least 1.
         random: A random number from 0 to 1.
+        wait_seconds: Wait that the receiver requests; it can lengthen the delay, and doesn't shorten it.
     """
     if attempts >= ATTEMPTS_MAX:
         return None
-    return DELAYS_SECONDS[attempts - 1] * _jitter(random)
+    return max(DELAYS_SECONDS[attempts - 1] * _jitter(random), wait_seconds)
 
 
-def rest_seconds(failures: int, random: float) -> float:
-    """Return the time for which a receiver isn't called after this many failed turns in a row; at least 1.
+def rest_seconds(failures: int, random: float, wait_seconds: float = 0.0) -> float:
+    """Return the time for which a receiver isn't called after this many failed turns in a row.
 
     A failing receiver is probed with one message per turn, so that it delays nobody, and no message uses up its
     attempts in an outage.
+
+    Args:
+        failures: Number of failed turns; 0 if a message was accepted, after which only a requested wait counts.
+        random: A random number from 0 to 1.
+        wait_seconds: Wait that the receiver requests; as a rest, it counts up to `REST_MAX_SECONDS`.
     """
-    doubled: float = REST_SECONDS * 2 ** min(failures - 1, 16)
-    return min(doubled, REST_MAX_SECONDS) * _jitter(random)
+    doubled: float = REST_SECONDS * 2 ** min(failures - 1, 16) if failures else 0.0
+    return max(min(doubled, REST_MAX_SECONDS) * _jitter(random), min(wait_seconds, REST_MAX_SECONDS))
 
 
 def must_disable(failures: int, failing_for: timedelta) -> bool:

@@ -16,6 +16,8 @@ from app.store.changes import feed
 from app.store.core import database
 from app.store.jobs import expired_rows
 from app.store.tenants import policies
+from app.store.tiers import wrapped_keys
+from app.store.webhooks import webhooks
 
 SLICE_ROWS: Final = 500
 # Maximum delay of a redelivery after the period in which clients may repeat requests.
@@ -59,6 +61,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         ("searches", timedelta(days=searches_days)),
         ("changes", timedelta(days=policy.changes.keep_days)),
         ("deliveries", DELIVERIES),
+        ("webhook_secrets", timedelta(0)),
     ]
     place, counts = state.get("place", 0), Counter[str]()
     while True:
@@ -66,6 +69,8 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         with database.tenant(tenant_id) as tx:
             if name == "changes":
                 rows = feed.delete_expired(tx, tenant_id, as_of - age, SLICE_ROWS)
+            elif name == "webhook_secrets":
+                rows = _destroy_old_secrets(tx, tenant_id, as_of - age)
             else:
                 rows = expired_rows.delete_expired(tx, tenant_id, name, as_of - age, SLICE_ROWS)
         counts[name] += rows
@@ -74,3 +79,10 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: fl
         if place == len(retention_periods) or time.monotonic() >= until:
             metrics.count("ledger_purged_rows", counts["ledger"])
             return Step(counts.total(), {"place": place}, finished=place == len(retention_periods), counts=dict(counts))
+
+
+def _destroy_old_secrets(tx: database.Transaction, tenant_id: UUID, before: datetime) -> int:
+    """Destroy the old secrets of webhooks whose overlap ended before this time, and return their number."""
+    ended = webhooks.remove_old_secrets(tx, tenant_id, before)
+    wrapped_keys.remove_records(tx, tenant_id, ended)
+    return len(ended)

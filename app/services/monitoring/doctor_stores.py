@@ -6,11 +6,12 @@ Separate from `doctor`, because most shells have no such URL, and the drivers ta
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.connection import RedisError, check_settings, connect
-from app.domain.health_findings import Finding, attention, ok, trouble
+from app.domain.health_findings import Finding, attention, ok, trouble, webhook_findings
 from app.domain.operator_advice import advise
 from app.errors import Misconfigured
 from app.services.embedding import spaces
@@ -196,15 +197,9 @@ def webhooks() -> Iterator[Finding]:
     """Report webhooks that were disabled, or whose receivers fail."""
     with database.drain() as tx:
         states = turns.count_states(tx)
-    disabled, failing = states.get("disabled", 0), states.get("failing", 0)
-    todo = "look at their deliveries (`ebbing webhooks list`), tell the owners of the receivers, and enable them again"
-    if disabled:
-        what = f"{disabled:,} webhooks were disabled, because their receivers failed for days or answered with 410"
-        yield attention("webhooks", what, todo)
-    if failing:
-        what = f"the receivers of {failing:,} webhooks fail, and their messages are retried"
-        yield attention("webhooks", what, "look at their deliveries with `ebbing webhooks deliveries`")
-    if not disabled and not failing and states:
+    findings = webhook_findings(states)
+    yield from (replace(finding, command="ebbing webhooks list") for finding in findings)
+    if states and not findings:
         yield ok("webhooks", f"{sum(states.values()):,}, none fails")
 
 

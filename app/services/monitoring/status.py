@@ -41,6 +41,7 @@ from app.store.core import database
 from app.store.embedding import embedding_spaces
 from app.store.ingest import dead_letters
 from app.store.tenants import tenants
+from app.store.webhooks import turns
 
 FRESH_SECONDS: Final = 1.0
 COUNT_SECONDS: Final = 15.0
@@ -161,7 +162,8 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
         *provider_findings(providers, is_starting=probes.is_starting()),
         *working_providers(providers),
     ]
-    for probe in (_nights if every else _own_nights, _requests, _recalls, _budget, _search_space):
+    own = (_nights,) if every else (_own_nights, _own_webhooks)
+    for probe in (*own, _requests, _recalls, _budget, _search_space):
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
     findings += probe_round.find(probes.storage, "redis")
     if every:
@@ -220,6 +222,11 @@ def _recalls(tenant_id: UUID) -> list[Finding]:
     return [health_findings.recall_finding(None)] if run is not None and is_recall_empty(run.results) else []
 
 
+def _own_webhooks(tenant_id: UUID) -> list[Finding]:
+    with database.tenant(tenant_id) as tx:
+        return health_findings.webhook_findings(turns.count_states(tx, tenant_id))
+
+
 def _requests(tenant_id: UUID) -> list[Finding]:
     due = deadlines.next_deadlines(tenant_id)
     return [] if due.days_left is None else [health_findings.request_finding(due.requests, due.days_left)]
@@ -237,6 +244,7 @@ def _of_all() -> Iterator[Finding]:
         yield health_findings.recall_finding(figures.recall_empty)
     if figures.deadlines.late_rewrites:
         yield health_findings.rewrite_finding(figures.deadlines.late_rewrites)
+    yield from health_findings.webhook_findings(figures.webhooks)
 
 
 def _letters_of_others(tenant_id: UUID, letters: int) -> list[Finding]:

@@ -233,7 +233,9 @@ def _settle(turn: _Turn) -> int:
         hook = turns.lock_claimed(tx, tenant_id, webhook_id, turn.claim_id)
         if hook is not None:
             deliveries.record_results(tx, tenant_id, webhook_id, stored)
-            rest = 0.0 if succeeded else retries.rest_seconds(hook.failures + 1, random.random())  # noqa: S311
+            wait_seconds = max(attempt.wait_seconds for _, attempt in results)
+            failures = 0 if succeeded else hook.failures + 1
+            rest = retries.rest_seconds(failures, random.random(), wait_seconds)  # noqa: S311
             turns.release(tx, tenant_id, webhook_id, rest_seconds=rest, succeeded=succeeded, failed=not succeeded)
             reason = "gone" if is_gone else _find_reason(tx, hook, succeeded=succeeded)
             if reason is not None and hook.status == "enabled":
@@ -256,7 +258,9 @@ def _judge(event: Event, attempt: Attempt, attempts: int) -> DeliveryResult:
     """Return what an attempt makes of a delivery."""
     if attempt.outcome == "delivered":
         return DeliveryResult(event.delivery_id, "delivered", attempt.outcome, attempt.status)
-    delay = None if event.type == TEST else retries.delay_seconds(attempts + 1, random.random())  # noqa: S311
+    delay = None
+    if event.type != TEST:
+        delay = retries.delay_seconds(attempts + 1, random.random(), attempt.wait_seconds)  # noqa: S311
     status: deliveries.DeliveryStatus = "failed" if delay is None or attempt.outcome == "gone" else "pending"
     return DeliveryResult(event.delivery_id, status, attempt.outcome, attempt.status, delay)
 

@@ -141,17 +141,17 @@ UPDATE webhooks SET next_at = now(), rest_until = 'epoch' WHERE tenant_id = :ten
 """)
 
 
-def count_states(tx: Connection) -> dict[str, int]:
-    """Count the webhooks of all tenants by state: `enabled`, `failing`, `paused` and `disabled`.
+def count_states(tx: Connection, tenant_id: UUID | None = None) -> dict[str, int]:
+    """Count the webhooks of a tenant by state: `enabled`, `failing`, `paused` and `disabled`.
 
     Args:
-        tx: A transaction from `database.drain()`.
+        tenant_id: The tenant; None for all tenants, in a transaction from `database.drain()`.
     """
-    return {row.state: row.number for row in tx.execute(_STATES)}
+    return {row.state: row.number for row in tx.execute(_STATES, {"tenant": tenant_id})}
 
 
 _STATES: Final = text("""
 SELECT CASE WHEN status = 'enabled' AND failing_since IS NOT NULL THEN 'failing' ELSE status END AS state,
   count(*) AS number
-FROM webhooks GROUP BY 1
+FROM webhooks WHERE CAST(:tenant AS uuid) IS NULL OR tenant_id = :tenant GROUP BY 1
 """)

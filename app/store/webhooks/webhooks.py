@@ -170,6 +170,21 @@ WHERE tenant_id = :tenant AND webhook_id = :webhook_id
 """)
 
 
+def remove_old_secrets(tx: Connection, tenant_id: UUID, before: datetime) -> list[UUID]:
+    """Remove the names of old secrets whose overlap ended before this time, and return these names."""
+    return list(tx.execute(_REMOVE_OLD, {"tenant": tenant_id, "before": before}).scalars())
+
+
+_REMOVE_OLD: Final = text("""
+WITH ended AS MATERIALIZED (
+  SELECT webhook_id, old_secret_id FROM webhooks
+  WHERE tenant_id = :tenant AND old_secret_until < :before ORDER BY webhook_id FOR UPDATE)
+UPDATE webhooks SET old_secret_id = NULL, old_secret_until = NULL
+FROM ended WHERE webhooks.tenant_id = :tenant AND webhooks.webhook_id = ended.webhook_id
+RETURNING ended.old_secret_id
+""")
+
+
 def delete(tx: Connection, tenant_id: UUID, webhook_id: UUID) -> bool:
     """Delete a webhook and its pending deliveries; the others remain until their retention ends."""
     values = {"tenant": tenant_id, "webhook_id": webhook_id}

@@ -13,9 +13,10 @@ import pytest
 import structlog
 
 from app.clients.llm.egress import Allowed
-from app.clients.llm.provider import NO_KEY, Patience, Provider, retry_after_seconds
+from app.clients.llm.provider import NO_KEY, Patience, Provider
 from app.clients.llm.resilience import Breaker, ProviderFailed, Reason
 from app.clients.llm.responses import Reply, Usage
+from app.clients.retry_after import retry_after_seconds
 from app.domain.prompts import PromptMessage
 from app.domain.salience.llm_scoring import ANSWER_SCHEMA
 from app.errors import Misconfigured

@@ -49,3 +49,14 @@ def test_a_webhook_is_disabled_after_days_and_several_failures() -> None:
     assert retries.must_disable(10, timedelta(days=5))
     assert not retries.must_disable(9, timedelta(days=50))
     assert not retries.must_disable(1000, timedelta(days=4.9))
+
+
+def test_a_requested_wait_lengthens_a_delay_and_never_shortens_it() -> None:
+    assert retries.delay_seconds(1, 0.5, 120.0) == 120.0
+    assert retries.delay_seconds(3, 0.5, 120.0) == 1800.0
+    assert retries.delay_seconds(retries.ATTEMPTS_MAX, 0.5, 120.0) is None
+    assert retries.rest_seconds(1, 0.5, 120.0) == 120.0
+    assert retries.rest_seconds(1, 0.5, 3600.0) == retries.REST_MAX_SECONDS
+    assert retries.rest_seconds(20, 0.5, 1.0) == retries.REST_MAX_SECONDS
+    assert retries.rest_seconds(0, 0.5) == 0.0
+    assert retries.rest_seconds(0, 0.5, 30.0) == 30.0, "a message was accepted, and another one is to wait"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, STARTS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
-from app.services.monitoring import fleet_gauges, probes, status
+from app.services.monitoring import doctor_stores, fleet_gauges, probes, status
 from app.services.monitoring.status import Status
 from app.services.privacy import request_log
 from app.services.tenants import budget
@@ -200,6 +200,35 @@ def test_what_the_figures_of_all_tenants_say(service: Service, tenant: Tenant) -
     service.redis.delete(stream_key(other.tenant_id))
     fleet_gauges.refresh(thoroughly=True)
     assert codes(tenant, every=True) == {"privacy_due", "lost"}
+
+
+def test_webhooks_that_fail_or_were_disabled(service: Service, tenant: Tenant) -> None:
+    other = service.tenant()
+    insert = (
+        "INSERT INTO webhooks (tenant_id, status, failing_since, webhook_id, url, format, created_by, secret_id, "
+        "cursor) VALUES (%s, %s, %s, gen_random_uuid(), 'https://example.org', 'standard', 'key', gen_random_uuid(), 0)"
+    )
+    since = datetime.now(UTC)
+    assert list(doctor_stores.webhooks()) == []
+    for state in ("enabled", "paused"):
+        service.rows(insert, tenant.tenant_id, state, None)
+    service.rows(insert, tenant.tenant_id, "paused", since)
+    fleet_gauges.refresh()
+    assert codes(tenant) == codes(tenant, every=True) == set()
+    assert [(one.severity, one.what) for one in doctor_stores.webhooks()] == [("ok", "3, none fails")]
+    service.rows(insert, tenant.tenant_id, "enabled", since)
+    for _ in range(2):
+        service.rows(insert, other.tenant_id, "disabled", since)
+    fleet_gauges.refresh()
+    [failing] = now(tenant).findings
+    assert (failing.code, failing.page, failing.section) == ("webhooks_failing", "webhooks", "webhook-disabled")
+    assert failing.what.startswith("1 webhook can't deliver")
+    assert failing.command.endswith("ebbing webhooks list")
+    assert codes(other) == {"webhooks_disabled"}
+    assert codes(tenant, every=True) == {"webhooks_failing", "webhooks_disabled"}
+    disabled, _ = doctor_stores.webhooks()
+    assert disabled.detail.startswith("2 webhooks were disabled, because their receivers failed for days")
+    assert disabled.detail.endswith("`ebbing webhooks list`")
 
 
 def test_a_disk_that_is_nearly_full(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:

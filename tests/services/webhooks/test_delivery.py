@@ -25,10 +25,12 @@ from app.store.webhooks import turns
 from app.store.webhooks.webhooks import Webhook
 from tests.service import Service
 from tests.services.cold_due import MASTER_KEY
+from tests.services.nights import purged
 from tests.services.webhooks.receivers import Answer, Request, receiver
 from tests.waiting import PATIENCE_SECONDS
 
 BY = "19kxrfBDrcRSL"
+RESERVED = "http://127.0.0.1:9/hook"
 
 
 class Sender:
@@ -255,6 +257,40 @@ def test_delays_grow_and_a_failing_receiver_gets_one_message_per_turn(sender: Se
         assert sender.run() == 1
         assert sender.get(made).failures == 2
         assert len(found.requests) == first + 1
+
+
+def test_a_receiver_that_asks_for_a_wait_gets_it(sender: Sender) -> None:
+    with receiver(lambda _request: 429) as found:
+        found.headers = {"retry-after": "600"}
+        made = sender.create(found.url)
+        sender.change(STORED)
+        sender.run()
+        [row] = sender.service.rows("SELECT next_at - attempted_at FROM webhook_deliveries")
+        assert row[0].total_seconds() == pytest.approx(600, abs=0.001)
+        [hook] = sender.service.rows("SELECT rest_until - failing_since FROM webhooks")
+        assert hook[0].total_seconds() == pytest.approx(300, abs=1), "other messages wait for the longest rest"
+        sender.service.rows("UPDATE webhooks SET rest_until = 'epoch'")
+        assert sender.run() == 0, "the message isn't due yet"
+        webhooks.test(sender.tenant_id, made.webhook.webhook_id)
+        assert sender.run() == 1, "a test doesn't wait"
+
+
+def test_secrets_whose_overlap_has_ended_are_destroyed_by_the_night(sender: Sender) -> None:
+    made = [sender.create(RESERVED) for _ in range(3)]
+    for each in made[:2]:
+        webhooks.rotate(sender.tenant_id, each.webhook.webhook_id, SecretRotation(24), BY)
+    ended, current, _ = (each.webhook.webhook_id for each in made)
+    late = "UPDATE webhooks SET old_secret_until = now() - interval '1 second' WHERE webhook_id = %s"
+    sender.service.rows(late, ended)
+    keys = "SELECT count(*) FROM ebbing_keys.record_keys WHERE tenant_id = %s"
+    assert sender.service.one(keys, sender.tenant_id) == 5
+    assert purged(sender.tenant_id)["webhook_secrets"] == 1
+    assert sender.service.one(keys, sender.tenant_id) == 4
+    assert sender.get(made[0]).old_secret_until is None
+    assert webhooks.get(sender.tenant_id, current).old_secret_until is not None
+    assert purged(sender.tenant_id)["webhook_secrets"] == 0
+    webhooks.delete(sender.tenant_id, ended, BY)
+    assert sender.service.one(keys, sender.tenant_id) == 3
 
 
 def test_a_gone_receiver_is_unsubscribed(sender: Sender) -> None:
