@@ -49,7 +49,7 @@ MENU: Final = {
     "restore": MenuEntry(INSPECT, "Restore archived and cold memories.", ("memories.restore",)),
     "promote": MenuEntry(
         INSPECT,
-        "Promote a memory: mark it as worth keeping. The policy can exempt promoted memories from decay.",
+        "Promote a memory: mark it as worth keeping.",
         ("memories.promotion",),
     ),
     "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),

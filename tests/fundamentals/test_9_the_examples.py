@@ -103,7 +103,7 @@ class Shop:
         self.run("maintain", "sweep", "--wait")
         self.cursor = json.loads(self.run("changes", "--json"))["next_cursor"]
         other = self.run("keys", "create", "another", "--scope", "ingest", "--json")  # its quarantine hides nothing
-        self.key_id = json.loads(other)["key"].split("_")[1]
+        self.key_id = json.loads(other)["key_id"]
 
     def run(self, *words: str) -> str:
         code, out, err = self.call(list(words))

@@ -392,8 +392,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         tier_moves.add(tx, tenant_id, {("restored", "cancelled"): unhidden.counts.less(hidden_again).memories})
         request_log.store_answer(tx, tenant_id, [erasure_id], "cancelled")
         feed.record(tx, tenant_id, ERASURE_CANCELLED, [] if erasure.whole_tenant else [erasure_id])
-        details = {"erasure": str(erasure_id)}
-        subject, items = erasure.scope.subject, len(unhidden.ids)
+        subject, items, details = erasure.scope.subject, len(unhidden.ids), {"erasure": str(erasure_id)}
         audit.append(tx, tenant_id, "erasure_cancelled", cancelled_by, items=items, subject=subject, details=details)
     for task in (queues.INDEX, queues.EMBED_MEMORIES, queues.RIGHTS_TICK):
         queues.nudge(task)

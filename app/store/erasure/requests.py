@@ -231,14 +231,11 @@ def coming(tx: Connection, tenant_id: UUID) -> ArrivalErasures:
     Scopes that list memory ids are omitted, because they can't match arriving data.
     """
     rows = tx.execute(_COMING, {"tenant": tenant_id}).all()
+    quarantines = msgspec.convert(rows[0].quarantines or (), _QUARANTINES)
     erasures = [row for row in rows if row.erasure_id is not None]
     scopes = {row.erasure_id: scope_from_json(row.scope) for row in erasures}
-    return ArrivalErasures(
-        scopes,
-        {row.erasure_id: row.cut for row in erasures if row.cut is not None},
-        rows[0].last_cut_ms,
-        msgspec.convert(rows[0].quarantines or (), _QUARANTINES),
-    )
+    cuts = {row.erasure_id: row.cut for row in erasures if row.cut is not None}
+    return ArrivalErasures(scopes, cuts, rows[0].last_cut_ms, quarantines)
 
 
 _COMING: Final = text("""

@@ -65,7 +65,7 @@ def test_keys_are_made_listed_and_revoked(api: Api) -> None:
     made = api.post("/v1/admin/keys", json=wanted, key=api.admin.key)
     assert made.status_code == 201
     key = made.json()
-    assert key.keys() == {"id", "key_id", "api_key", "tenant_id", "name", "scopes", "expires_at"}
+    assert key.keys() == {"id", "key_id", "api_key", "tenant_id", "name", "scopes", "source", "expires_at"}
     assert f"ebb_{key['key_id']}_" in key["api_key"]
     assert api.get("/v1/stats", key=key["api_key"]).status_code == 200
     assert api.post("/v1/memories", json={"text": "x"}, key=key["api_key"]).status_code == 403

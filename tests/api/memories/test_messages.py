@@ -269,7 +269,9 @@ def test_the_description_tells_of_messages_and_their_answer(api: Api) -> None:
     example = content["examples"]["messages"]["value"]
     answer = api.post("/v1/memories", json=example)
     assert answer.status_code == 202
-    assert answer.json().keys() | {"supersedes", "links_missing"} == components["Accepted"]["properties"].keys()
+    assert (
+        answer.json().keys() | {"supersedes", "links_missing", "dropped"} == components["Accepted"]["properties"].keys()
+    )
     assert components["Messages"]["additionalProperties"] is False
     assert components["ChatMessage"]["required"] == ["role"]
     for word in ("developer", "left_out", "skipped", "tool_calls"):

@@ -98,7 +98,7 @@ def test_the_dry_run_tells_decisions_of_the_sweep_from_moves(cli: Cli, api: Stub
         "sweep 1 decided: archived",
         "archive 1 to archived",
     ]
-    assert "A row of the step sweep is a decision" in " ".join(shown.split())
+    assert "a memory has a row for its decision and one for each move" in " ".join(shown.split())
     moves = {name: found[name][1:] for name in ("steps", "changes")}
     api.replies[f"POST {NIGHT}/run"] = Reply(200, found | moves)
     assert "decision" not in cli("schedule", "run", "night", "--dry-run").out

@@ -49,7 +49,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("lane", LANES)
 def test_a_worker_processes_the_queues_of_its_lane(cli: Cli, ran: list[tuple[object, ...]], lane: str) -> None:
     assert cli("worker", "--lane", lane).code == 0
-    assert ran == [(lane, LANES[lane], 2 if lane == "ingest" else 1, "SIGQUIT")]
+    assert ran == [(lane, LANES[lane], 2 if lane in {"ingest", "score"} else 1, "SIGQUIT")]
 
 
 def test_where_a_model_is_asked_the_rules_have_a_process_besides(
@@ -57,7 +57,7 @@ def test_where_a_model_is_asked_the_rules_have_a_process_besides(
 ) -> None:
     monkeypatch.setenv("EBBING_OPENAI_BASE_URL", "http://127.0.0.1:11434/v1")
     assert cli("worker", "--lane", "score").code == 0
-    assert [call[2] for call in ran] == [2]
+    assert [call[2] for call in ran] == [3]  # with the one of webhooks
 
 
 def test_concurrency_is_the_operators(cli: Cli, ran: list[tuple[object, ...]]) -> None:

@@ -16,7 +16,7 @@ from tests.service import Service, Tenant
 from tests.services.job_kinds import set_kind
 from tests.waiting import PATIENCE_SECONDS
 
-RIGHTS = ("erase", "export", "hide", "restore")
+RIGHTS = ("erase", "export", "hide", "quarantine", "restore")
 
 
 @pytest.fixture
