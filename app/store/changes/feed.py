@@ -100,25 +100,19 @@ WHERE {IS_ON}
 """  # noqa: S608 - constants only
 
 
-def read_after(tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int) -> list[Change]:
-    """Return up to `limit` changes after a cursor, in commit order.
+def read_page(
+    tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int
+) -> tuple[list[Change], int]:
+    """Return up to `limit` changes after a cursor, in commit order, and the cursor from which to continue.
 
     The transaction may number committed changes, so it must be committed before the cursors are given to a caller.
     Changes that another transaction is numbering right now are left for the next call.
 
     Args:
         cursor: Cursor of the last change that the reader has, or `oldest`.
-        types: Types to return; None for all.
+        types: Types to return; None for all. The returned cursor is behind changes of other types.
         limit: At least 1.
     """
-    _number(tx, tenant_id, wait=False)
-    return _read(tx, tenant_id, cursor, types, limit)
-
-
-def read_page(
-    tx: Connection, tenant_id: UUID, cursor: int, types: frozenset[str] | None, limit: int
-) -> tuple[list[Change], int]:
-    """Return the changes of `read_after`, and the cursor to go on from: changes of other types are behind it."""
     _number(tx, tenant_id, wait=False)
     searched = _head(tx, tenant_id)[0]
     changes = _read(tx, tenant_id, cursor, types, limit)

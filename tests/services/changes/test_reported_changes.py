@@ -56,7 +56,7 @@ BOAT = "We rowed the boat across the lake"
 def reported(tenant_id: UUID, *types: str) -> list[tuple[str, UUID]]:
     """Return the type and id of all changes, or of those of some types, in the order of the feed."""
     with database.tenant(tenant_id) as tx:
-        found = feed.read_after(tx, tenant_id, 0, frozenset(types or TYPES), 1000)
+        found = feed.read_page(tx, tenant_id, 0, frozenset(types or TYPES), 1000)[0]
     return [(change.type, UUID(change.id)) for change in found]
 
 

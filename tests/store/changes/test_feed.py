@@ -27,7 +27,7 @@ def record(tenant_id: UUID, change_type: str, ids: list[UUID], at: datetime = NO
 
 def read(tenant_id: UUID, cursor: int = 0, types: frozenset[str] | None = None, limit: int = 100) -> list[Change]:
     with database.tenant(tenant_id) as tx:
-        return feed.read_after(tx, tenant_id, cursor, types, limit)
+        return feed.read_page(tx, tenant_id, cursor, types, limit)[0]
 
 
 def bounds(tenant_id: UUID) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def test_a_reader_does_not_wait_for_another_that_numbers(tenant_id: UUID) -> Non
     assert ids_of(read(tenant_id)) == [first]
     record(tenant_id, STORED, [second])
     with database.tenant(tenant_id) as numbering:
-        assert ids_of(feed.read_after(numbering, tenant_id, 0, None, 9)) == [first, second]
+        assert ids_of(feed.read_page(numbering, tenant_id, 0, None, 9)[0]) == [first, second]
         assert ids_of(read(tenant_id)) == [first]
     assert ids_of(read(tenant_id)) == [first, second]
 
@@ -140,7 +140,7 @@ def test_a_tenant_sees_its_own_changes_only(service: Service, tenant_id: UUID) -
     with database.tenant(tenant_id) as tx:
         for statement in ("SELECT count(*) FROM changes", "SELECT count(*) FROM change_heads"):
             assert tx.execute(text(statement)).scalar() == 1, statement
-        assert feed.read_after(tx, other, 0, None, 9) == []
+        assert feed.read_page(tx, other, 0, None, 9)[0] == []
 
 
 def test_the_role_of_the_drain_only_adds_changes(service: Service, tenant_id: UUID) -> None:
