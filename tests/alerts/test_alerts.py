@@ -315,5 +315,6 @@ def test_every_cause_is_tried_above() -> None:
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
         ("EbbingRecallEmpty", "empty"),
         ("EbbingProviderFails", "provider"),
+        ("EbbingWebhookDisabled", "webhooks"),
         *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk")),
     }
