@@ -119,6 +119,7 @@ def build() -> ASGIApp:
         openapi_url="/openapi.json" if shown else None,
     )
     for module in (
+        deletion,  # before the routes of /v1/memories/{memory_id}, whose methods would otherwise be those of its path
         memories,
         imports,
         promotion,
@@ -139,7 +140,6 @@ def build() -> ASGIApp:
         links,
         threads,
         changes,
-        deletion,
         files,
         reviews,
         self_tests,

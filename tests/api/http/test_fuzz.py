@@ -70,7 +70,8 @@ HEADERS: Final = ("X-Request-Id", "Traceparent", "Content-Encoding", "Content-Ty
 HEADER_VALUES: Final = (b"", b"\t", b"x" * 8_000, b"wait=99999999999", b"wait=-1", b"\xe9", b"\0", b"a,b;c=d", b"\x7f")
 MEDIA_TYPES: Final = ("application/json", "application/x-ndjson", "text/plain", "")
 KEPT: Final = """
-WITH sent AS (SELECT memory_id FROM memories WHERE NOT starts_with(coalesce(external_id, ''), '/memories'))
+WITH sent AS (SELECT memory_id FROM memories WHERE NOT starts_with(coalesce(external_id, ''), '/memories')
+    AND NOT 'file_version' = ANY (tags))
 SELECT memory_id FROM sent UNION ALL SELECT alias_id FROM memory_aliases JOIN sent USING (memory_id)
 """
 """Ids of the memories that weren't created as files."""
