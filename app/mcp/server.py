@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(tool_set: str, connect: Connect) -> Server[dict[str, Any]]:
-    """Return a server with the tools of a set, its prompts, and its resources besides those that every set has."""
+    """Return a server with the tools of a set, its prompts, its own resources and those of every set."""
     # The library logs messages of exceptions and names that callers made up.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     tools = {tool.name: tool for tool in tool_sets.load(tool_set)}

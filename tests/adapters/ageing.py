@@ -1,4 +1,4 @@
-"""What ten years without use do to memories."""
+"""Ten years without use, as tests of adapters let them pass."""
 
 from __future__ import annotations
 

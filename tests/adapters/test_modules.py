@@ -1,4 +1,4 @@
-"""What holds for the modules of all adapters: lazy imports, versions, pages."""
+"""Properties of all adapters' modules: lazy imports, versions, pages."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def render(memory: Json, *, with_score: bool) -> Json:
 
 
 def render_fully(memory: Json, *, with_score: bool) -> Json:
-    """Return a memory as `open_memories` shows it; `meta` holds the metadata besides `source` and `context`."""
+    """Return a memory as `open_memories` shows it; `meta` holds the metadata without `source` and `context`."""
     meta = dict(memory["metadata"])
     about = {name: meta.pop(name, None) for name in ("source", "context")}
     promoted = memory["promoted"]

@@ -137,9 +137,7 @@ def _edit(tenant_id: UUID, path: str, writer: Writer, field: str, change: Callab
             return edited.answer
         try:
             reworded = {"text": edited.text}
-            memories.edit_memory(
-                tenant_id, files[0].memory_id, reworded, writer, if_text=text, version_by=writer.key_id
-            )
+            memories.edit_memory(tenant_id, files[0].memory_id, reworded, writer, if_text=text, keeps_version=True)
         except TextChanged:
             continue
         except NotFound:
@@ -152,7 +150,7 @@ def delete(tenant_id: UUID, command: DeleteCommand, actor: str) -> Answer:
     """Delete a file, or all files of a directory.
 
     Args:
-        writer: The caller's API key and its source.
+        actor: Id of the caller's API key.
 
     Raises:
         Invalid: The path is refused.

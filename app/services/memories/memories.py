@@ -77,7 +77,7 @@ def edit_memory(
     writer: Writer | None = None,
     *,
     if_text: str | None = None,
-    version_by: str | None = None,
+    keeps_version: bool = False,
 ) -> StoredMemory:
     """Edit a memory; an archived memory becomes active again, unless only its time of expiry changes.
 
@@ -91,8 +91,8 @@ def edit_memory(
     Args:
         writer: The caller's API key and its source; None if the service itself edits, which leaves the source.
         if_text: Edit the memory only if this is its text; None edits it in any case.
-        version_by: Id of the key that edits a file: its former text becomes a memory that the file supersedes. None
-            overwrites the text.
+        keeps_version: Keep the former text of a file as a memory that the file supersedes, in the audit log by the
+            writer's key.
 
     Raises:
         TextChanged: The memory has another text than `if_text`.
@@ -119,7 +119,7 @@ def edit_memory(
         former_neighbours = word_index.list_neighbours(tx, tenant_id, [stored_id]) if reworded else []
         to_embed = embeddings.remove(tx, tenant_id, [stored_id]) if reworded else set()
         write.measure([stored_id] if "text" in changes else [])
-        versions = _keep_version(write, stored_id, version_by)
+        versions = [_keep_version(write, stored_id)] if keeps_version else []
         with write.update([stored_id]):
             if changes:
                 memories.update_memory(tx, tenant_id, stored_id, changes)
@@ -138,7 +138,7 @@ def edit_memory(
             write.queue([work_queue.EMBED], [stored_id, *to_embed])
         is_moved = reworded or {"subject", "source"} & changes.keys()
         corrections.refresh_corrections(tx, tenant_id, [stored_id] if is_moved else [], policy)
-        _supersede(write, stored_id, versions, version_by)
+        _supersede(write, stored_id, versions, writer)
         edited_supersessions.reject_cross_subject(tx, tenant_id, [stored_id] if "subject" in changes else [])
         if reworded or SCORED_FIELDS & given.keys():
             write.queue([work_queue.SCORE], [stored_id])
@@ -152,21 +152,19 @@ def edit_memory(
     return require_found(edited, "memory")
 
 
-def _keep_version(write: MemoryWrite, stored_id: UUID, version_by: str | None) -> list[UUID]:
-    """Keep the present text of a file as a memory and return its id; do nothing if `version_by` is None."""
-    if version_by is None:
-        return []
+def _keep_version(write: MemoryWrite, stored_id: UUID) -> UUID:
+    """Keep the present text of a file as a memory and return its id."""
     base = ids.generate_base(int(database.now(write.tx).timestamp() * 1000), os.urandom(ids.RANDOM_BYTES))
     write.keep_version(stored_id, UUID(bytes=base))
-    return [UUID(bytes=base)]
+    return UUID(bytes=base)
 
 
-def _supersede(write: MemoryWrite, stored_id: UUID, versions: list[UUID], version_by: str | None) -> None:
+def _supersede(write: MemoryWrite, stored_id: UUID, versions: list[UUID], writer: Writer | None) -> None:
     """Let a file supersede its former text, with an audit entry of the key that edits the file."""
     stated = {stored_id: list(map(str, versions))}
     superseded = supersession.record_statements(write.tx, write.tenant_id, stated)
-    if superseded and version_by is not None:
-        write.audit("memories_superseded", version_by, ids=superseded, details={"source": "caller"})
+    if superseded and writer is not None:
+        write.audit("memories_superseded", writer.key_id, ids=superseded, details={"source": "caller"})
 
 
 def _check_text(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, expected: str | None) -> None:

@@ -42,7 +42,7 @@ class Abandoned(Exception):
 
 @dataclass
 class Reader:
-    """What a reader has stored, with its cursor; both at once, as an application would."""
+    """A reader of the feed: it stores changes and its cursor together, as an application would."""
 
     seed: int
     cursor: int = 0

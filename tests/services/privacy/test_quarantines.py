@@ -43,7 +43,7 @@ from tests.services.mergeable import LIKE, Alike
 
 
 class House(Alike):
-    """A tenant with keys whose writes can be told apart."""
+    """A tenant with one key for each of three sources."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)

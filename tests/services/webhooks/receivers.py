@@ -1,4 +1,4 @@
-"""A receiver of webhooks that answers as told, and records the requests that it accepted."""
+"""A receiver of webhooks that answers with set status codes and records the requests that it accepted."""
 
 from __future__ import annotations
 
