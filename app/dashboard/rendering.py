@@ -199,7 +199,7 @@ RULE_NAMES: Final[Mapping[str, str]] = {
     "expiry": "retention period",
     "never_forget": "permanently protected",
     "promoted": "promoted",
-    "grace": "protected for now",
+    "grace": "new: in its grace period",
 }
 """Labels of the rules that decide a tier; rules not listed use their own name."""
 

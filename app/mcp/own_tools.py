@@ -154,7 +154,7 @@ async def forget(backend: Backend, given: own_arguments.Forget) -> Json:
 
 @_tool("Report used memories", scope="ingest", arguments=own_arguments.Observe, result=own_results.Observed)
 async def observe(backend: Backend, given: own_arguments.Observe) -> Json:
-    """Report the memories that your answer used: they become stronger and fade later.
+    """Report the memories that your answer used: they become stronger, which postpones their fading.
 
     Leave out memories that were recalled or found and not used.
     """

@@ -13,7 +13,7 @@ memory.search("Which tea does Ann drink?", filters={"user_id": "ann"})
 - Texts are stored as they are: no model extracts facts from them, so `infer=True` and `prompt` are refused.
 - Filters are equalities; keys other than the ids compare metadata. Scores are comparable only within one search, so
   `threshold` is refused.
-- Search results count as used, which makes them fade later.
+- Search results count as used, which postpones their fading.
 - `delete` and `delete_all` hide memories at once and erase them after the grace period. `delete_all` needs a key with
   the scope `privacy`.
 - Earlier texts of an edited memory aren't retained: `history` has None for them.

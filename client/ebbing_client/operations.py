@@ -112,7 +112,7 @@ def observe(
     boost: bool = False,
     timeout: float | None = None,
 ) -> Call[None]:
-    """Report memories that an answer used: they become stronger and fade later.
+    """Report memories that an answer used: they become stronger, which postpones their fading.
 
     Args:
         ids: Ids of a recall or search; without any, the service does nothing.

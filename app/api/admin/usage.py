@@ -23,7 +23,7 @@ ADMIN = "admin"
 
 Day = Annotated[date, DATED]
 From = Annotated[
-    Day | None, Query(alias="from", description="First day (UTC). Default: 30 days ago; at most 366 days.")
+    Day | None, Query(alias="from", description="First day (UTC), at most 366 days before the last one. Default: 30 days ago.")
 ]
 To = Annotated[Day | None, Query(description="Last day (UTC). Default: today.")]
 TenantId = Annotated[UUID | None, Query(description="Tenant id; other tenants require the scope `admin`.")]

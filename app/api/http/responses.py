@@ -1,4 +1,4 @@
-"""JSON shapes of responses. Clients rely on them: fields may be added but never removed."""
+"""JSON shapes of responses. Clients rely on them: fields are added, and removed only after a deprecation."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _live(live: LiveMemory | None) -> dict[str, Any]:
 
 
 def missing_link(link: MissingLink) -> dict[str, Any]:
-    """Return a link that was submitted with a memory and doesn't exist as JSON."""
+    """Return, as JSON, a link of a submitted memory that couldn't be added."""
     return pick(link, "to", "kind", "weight", "reason")
 
 
@@ -175,7 +175,7 @@ def past_reviews(reviewed: ReviewSchedule | None) -> dict[str, Any]:
 
 
 def found_threshold(found: FoundThreshold) -> dict[str, Any]:
-    """Return the threshold of the keep chance that a target share would have, as JSON."""
+    """Return, as JSON, the threshold of the keep chance that a target share would lead to."""
     return pick(found, "threshold", "share", "memories") | {"limited": found.is_limited}
 
 

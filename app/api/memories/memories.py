@@ -184,8 +184,8 @@ def restore(caller: Writer, memory_id: MemoryId) -> Response:
 def delete(caller: Writer, memory_id: MemoryId) -> Response:
     """Delete a memory: it disappears from searches, lists and reads at once, and is erased after `erase_after`.
 
-    Until then, `POST /v1/privacy/erasures/{erasure_id}/cancel` restores it. A repeated call has the same response while
-    the erasure is open. 409 if the memory is under a legal hold.
+    Until then, `POST /v1/privacy/erasures/{erasure_id}/cancel` restores it. A repeated call has the same response until
+    the erasure is finished or cancelled. 409 if the memory is under a legal hold.
     """
     deletion = memories.delete(caller.tenant_id, memory_id, caller.key_id)
     stored_id, *_ = deletion.scope.memory_ids or [memory_id]  # followed by the former texts of a file

@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1", tags=["reinforcement"])
 async def observe(
     caller: Writer, body: Annotated[bytes, Depends(raw_body(uses.Observation))], request: Request
 ) -> Response:
-    """Report the memories that an answer used: they become stronger within seconds, and fade later.
+    """Report the memories that an answer used: they become stronger within seconds, which postpones their fading.
 
     Send the `ids` of the recall or search whose results were used; leave out those that weren't. Unknown ids are
     ignored. Supports `Idempotency-Key`.

@@ -112,7 +112,7 @@ def update(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change, pause or enable a webhook; it also continues after it was disabled."""
+    """Change, pause or enable a webhook; --enable also restarts one that was disabled."""
     body: dict[str, Any] = given(url=receiver, types=types or None, description=description)
     if all_types:
         if types:

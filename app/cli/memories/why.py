@@ -22,7 +22,7 @@ LABELS: Final = {
     "expires_after_days": "retention period",
     "expires_by_risk": "expires by risk",
     "keep_above": "keep threshold",
-    "keep_shift": "chance change by uses",
+    "keep_shift": "keep chance gained by uses",
     "salience_source": "salience by",
 }
 """Labels of numbers whose name doesn't explain itself."""

@@ -33,7 +33,7 @@ def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:
 
 
 def end_dry_run(subject: str | None, found: dict[str, Any]) -> str:
-    """Return the end of a sentence about a dry run: a full stop, or that no memory has the subject, with a question."""
+    """Return the end of a sentence about a dry run: a full stop, or a clause about a subject that no memory has."""
     if "near" not in found:
         return "."
     explanation = describe_unknown(subject, found["near"])

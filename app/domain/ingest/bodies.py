@@ -90,7 +90,7 @@ class Messages(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
         multiplier: Strength multiplier, 0 to 2.
         expires_at: Time after which the memories are deleted, with an offset, if their retention periods don't end
             before.
-        keep_days: The same as days from the acceptance: more than 0, up to 36,500.
+        keep_days: `expires_at` in days after acceptance: more than 0, up to 36,500.
         source: Who wrote the messages, no higher than the API key's source, which is the default.
     """
 

@@ -85,7 +85,7 @@ class MemoryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False
             system and tool.
         expires_at: Time after which the memory is deleted, with an offset, if its retention period doesn't end before.
             A repeated `external_id` without it keeps the earlier time.
-        keep_days: The same as days from the acceptance, or from the edit: more than 0, up to 36,500.
+        keep_days: `expires_at` in days after acceptance, or after the edit: more than 0, up to 36,500.
         links: Up to 64 links to other memories. A target that isn't stored is reported as `links_missing`; if `to` is
             an external id, the link is added when a memory with that id arrives. A repeated `external_id` adds links
             and removes none.

@@ -153,7 +153,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
     findings += health_findings.silence_findings(silent, stuck, is_starting=probes.is_starting())
     findings += health_findings.restart_findings(restarts)
-    broken = {finding.code for finding in findings if finding.severity == "trouble"}  # explains the age of a queue
+    broken = {finding.code for finding in findings if finding.severity == "trouble"}  # an old queue of a broken lane is no second finding
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
@@ -193,7 +193,7 @@ def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
 def _count_unrated(tenant_id: UUID) -> int:
     """Return the number of the tenant's memories that wait for a rating, at most `COUNT_SECONDS` old.
 
-    A provider that is away leaves many, and pages ask every two seconds.
+    While a provider is away, counting takes long, and pages ask every two seconds.
     """
     counted_at, unrated = _memo.unrated.get(tenant_id, (float("-inf"), 0))
     if time.monotonic() - counted_at >= COUNT_SECONDS:

@@ -111,7 +111,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
     has_master_key = settings().master_key is not None
     earlier_moves = (archive.WORK, cold_storage.WORK) if has_master_key else (archive.WORK,)
     return {
-        "keep_chances": "computes missing keep chances; the sweep then uses them, so it may decide more than "
+        "keep_chances": "computes missing keep chances; the sweep uses them, so it may move more memories than "
         "listed here",
         "calibration": "recalibrates the keep threshold; `ebbing forecast` (`POST /v1/forecast`) shows the result",
         "promote": promotion_run.preview_promotion,
@@ -138,7 +138,7 @@ def dry_runs() -> Mapping[str, Foresee | str]:
         "retention": "deletes records past their retention period: the ledger of requests, runs, jobs, dead letters, "
         "history, tier moves, self-test results, link targets that never arrived, and recorded searches; deletes no "
         "memories",
-        "exports": "ends expired data exports and deletes their files and old entries",
+        "exports": "closes expired data exports, deletes their files, and deletes old entries",
         "figures": "recounts the memories and checks the quota, the audit log and the deadlines of privacy requests",
         "graphs": "creates, fills or drops the dedicated indexes if the tenant has crossed the size threshold",
         "learning": "learns parameters from recorded uses; `GET /v1/policy/learned` shows the values it would set and "

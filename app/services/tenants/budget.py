@@ -313,5 +313,5 @@ def _days(today: date, first: date | None, last: date | None) -> tuple[date, dat
         raise Invalid(errors=[FieldError("from", "must not be after `to`", first.isoformat(), last.isoformat())])
     days = (last - first) // timedelta(days=1) + 1
     if days > REPORT_DAYS_MAX:
-        raise Invalid(errors=[FieldError("from", "must not be so many days before `to`", days, REPORT_DAYS_MAX)])
+        raise Invalid(errors=[FieldError("from", "begins too many days before `to`", days, REPORT_DAYS_MAX)])
     return first, last

@@ -53,7 +53,7 @@ class TierOutlook:
 
     Attributes:
         one_in: The forecast samples one memory out of this many; 1 for all.
-        archive: Bases of the archived vectors.
+        archive: PCA bases by which archived vectors are reduced.
     """
 
     outlook: TierForecast

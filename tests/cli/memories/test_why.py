@@ -51,4 +51,4 @@ def test_the_keep_chance_has_its_threshold_and_a_shift_only_if_there_is_one(cli:
     shown = [line.split(maxsplit=2) for line in cli("why", "m1").out.splitlines()[3:-1]]
     assert shown == [["keep", "chance", "0.486"], ["keep", "threshold", "0.11"], ["salience", "by", "rules"]]
     numbers["keep_shift"] = 0.02
-    assert "chance change by uses   0.02\n" in cli("why", "m1").out
+    assert "keep chance gained by uses   0.02\n" in cli("why", "m1").out
