@@ -28,7 +28,7 @@ def api(service: Service, tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def offer(api: Api, service: Service) -> Iterator[Offer]:
-    """Return a function that starts the API with a set of tools, and a worker that stores the memories that requests wait for."""
+    """Return a function that starts the API with a set of tools, and a worker that stores memories."""
     with ExitStack() as opened:
 
         def start(tool_set: str) -> Api:

@@ -27,7 +27,7 @@ NAMES = [
 
 @pytest.fixture
 def agents(api: Api, service: Service) -> Iterator[Api]:
-    """Return the API with the mnemex tools, and a worker that stores the memories that requests wait for."""
+    """Return the API with the mnemex tools, and a worker that stores memories."""
     service.configure(mcp_tools="mnemex", wait_max_seconds=PATIENCE_SECONDS)
     stopped = threading.Event()
 

@@ -23,7 +23,8 @@ ADMIN = "admin"
 
 Day = Annotated[date, DATED]
 From = Annotated[
-    Day | None, Query(alias="from", description="First day (UTC), at most 366 days before the last one. Default: 30 days ago.")
+    Day | None,
+    Query(alias="from", description="First day (UTC), at most 366 days before the last one. Default: 30 days ago."),
 ]
 To = Annotated[Day | None, Query(description="Last day (UTC). Default: today.")]
 TenantId = Annotated[UUID | None, Query(description="Tenant id; other tenants require the scope `admin`.")]

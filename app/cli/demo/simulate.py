@@ -43,8 +43,8 @@ COLUMNS: Final = {
 LEGEND: Final = """\
 active: size of the active set. Shares of important memories: retained (in any tier), still active, deleted, found (in
 the top ten for a paraphrased question). of reach: found, as a share of the questions that are answered when nothing is
-forgotten; all tiers: the same share if a second search looks in all tiers. chatter: share of unimportant memories still active.
-outdated: share of changed facts whose old version ranks first."""
+forgotten; all tiers: the same share if a second search looks in all tiers. chatter: share of unimportant memories still
+active. outdated: share of changed facts whose old version ranks first."""
 PILLARS: Final = ("retrieval", "forgetting", "plausibility", "sum")
 PILLARS_LEGEND: Final = """\
 retrieval: mean of recall and mean reciprocal rank over all questions. forgetting: share of unimportant memories no

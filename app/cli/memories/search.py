@@ -35,7 +35,7 @@ from app.domain.ingest.sources import describe_source
 
 router = typer.Typer()
 
-COUNTED = "counted as a use, unless the policy's reinforcement.by_search is false; use --no-reinforce to search without counting"
+COUNTED = "counted as a use, unless the policy's reinforcement.by_search is false (--no-reinforce: not counted)"
 _HEAD = f"{'id':<36}  {'score':>6}  {'strength':>8}  {'tier':<8}  when"
 _INDENT = 2
 

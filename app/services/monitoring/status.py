@@ -153,7 +153,8 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
     findings += health_findings.silence_findings(silent, stuck, is_starting=probes.is_starting())
     findings += health_findings.restart_findings(restarts)
-    broken = {finding.code for finding in findings if finding.severity == "trouble"}  # an old queue of a broken lane is no second finding
+    # An old queue of a lane in trouble is no second finding.
+    broken = {finding.code for finding in findings if finding.severity == "trouble"}
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
