@@ -38,6 +38,7 @@ class Scrapes:
     """Samples by scrape time, oldest first."""
 
     taken: list[tuple[float, dict[Series, float]]] = field(default_factory=list)
+    _points: dict[str, dict[Labels, list[tuple[float, float]]]] = field(default_factory=dict)
 
     def add(self, at: float, samples: dict[Series, float]) -> None:
         """Add a scrape; if its time equals the last scrape's, merge the samples into it."""
@@ -45,15 +46,16 @@ class Scrapes:
             self.taken[-1][1].update(samples)
         else:
             self.taken.append((at, samples))
+        for (name, labels), value in samples.items():
+            self._points.setdefault(name, {}).setdefault(labels, []).append((at, value))
 
-    def within(self, since: float, until: float) -> dict[Series, list[tuple[float, float]]]:
-        """Return the points of every series in the interval (since, until]."""
-        found: dict[Series, list[tuple[float, float]]] = {}
-        for at, samples in self.taken:
-            if since < at <= until:
-                for series, value in samples.items():
-                    found.setdefault(series, []).append((at, value))
-        return found
+    def within(self, name: str, since: float, until: float) -> dict[Labels, list[tuple[float, float]]]:
+        """Return the points of every series of a metric in the interval (since, until]."""
+        found = {
+            labels: [point for point in points if since < point[0] <= until]
+            for labels, points in self._points.get(name, {}).items()
+        }
+        return {labels: points for labels, points in found.items() if points}
 
 
 def evaluate(expression: str, scrapes: Scrapes, at: float) -> Value:
@@ -172,8 +174,8 @@ class _Reader:
     def _points(
         self, name: str, matches: Callable[[Labels], bool], since: float
     ) -> dict[Labels, list[tuple[float, float]]]:
-        found = self._scrapes.within(since, self._at)
-        return {labels: points for (named, labels), points in found.items() if named == name and matches(labels)}
+        found = self._scrapes.within(name, since, self._at)
+        return {labels: points for labels, points in found.items() if matches(labels)}
 
     def _matchers(self) -> Callable[[Labels], bool]:
         wanted: list[tuple[str, re.Pattern[str]]] = []
