@@ -40,7 +40,8 @@ def rules(kind: str) -> tuple[dict[str, Any], ...]:
 @cache
 def metric_names() -> frozenset[str]:
     """Return the words of all rules' expressions, the names of their metrics among them."""
-    return frozenset(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", " ".join(rule["expr"] for kind in KINDS for rule in rules(kind))))
+    expressions = [rule["expr"] for kind in KINDS for rule in rules(kind)]
+    return frozenset(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", " ".join(expressions)))
 
 
 def samples(text: str) -> dict[Series, float]:
