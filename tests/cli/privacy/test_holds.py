@@ -126,8 +126,8 @@ def test_a_legal_ground_is_accepted_in_words(cli: Cli, api: Stub) -> None:
     assert cli("hold", "correct", "h1", "--ground", "legal claims").code == 0
     assert api.asked[-1].json == {"ground": "legal_claims"}
     before = len(api.asked)
-    for words in (("place", "m1", "--reason", "x"), ("correct", "h1")):
-        refused = cli("hold", *words, "--ground", "revenge")
+    for command in (("place", "m1", "--reason", "x"), ("correct", "h1")):
+        refused = cli("hold", *command, "--ground", "revenge")
         assert (refused.code, len(api.asked)) == (2, before)
         assert "no legal ground is named `revenge`, nothing was changed: use legal_claims, " in refused.err
     assert cli("hold", "place", "m1", "--reason", "x", "--ground", "none", "--dry-run").code == 2
