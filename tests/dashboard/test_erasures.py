@@ -189,7 +189,7 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     visitor.act(f"/privacy/requests/{which}/partial")
     assert "met by the partial answer" in said(visitor.page(f"/privacy/erasures/{which}"))
     assert visitor.send(f"/privacy/erasures/{which}/finish").status_code == 409
-    assert "Hidden memories covered 2" in said(visitor.page(f"/privacy/holds/{hold}"))
+    assert "Of these hidden by erasures 2" in said(visitor.page(f"/privacy/holds/{hold}"))
     assert visitor.act(f"/privacy/holds/{hold}/release") == f"/privacy/holds/{hold}?done=released"
     worked(api.service)
     assert requests.get(api.tenant.tenant_id, which).status == "verified"
@@ -215,8 +215,34 @@ def test_holds_are_placed_by_person_conversation_and_ids(api: Api, visit: Visit,
     assert (by_thread.meant.thread, by_subject.meant.subject) == ("t1", ANN)
     assert "because of subject" in visitor.page("/privacy")
     looked_up = said(visitor.send("/privacy/subjects", {"subject": ANN}).text)
-    assert "3 of them are under legal hold and erased only after the release of the hold:" in looked_up
+    assert "3 of them are under legal hold and erased only after the release of the hold. Legal holds:" in looked_up
     assert str(by_subject.hold_id) in looked_up
+
+
+def test_a_hidden_memory_under_legal_hold_is_covered_and_not_being_deleted(
+    api: Api, visit: Visit, ids: list[str]
+) -> None:
+    placed = api.post("/v1/privacy/holds", json={"ids": ids[:1], "reason": "x", "ground": "archiving"}).json()
+    for deleted in (ids[0], ids[1]):
+        api.post("/v1/privacy/erasures", json={"ids": [deleted]})
+    visitor = visit()
+    shown = said(visitor.page(f"/privacy/holds/{placed['id']}"))
+    assert "Memories covered 1 Of these hidden by erasures 1" in shown
+    looked_up = said(visitor.send("/privacy/subjects", {"subject": ANN}).text)
+    assert "cover 1 memory . 1 more is already being deleted. 1 other memory is hidden already and stays" in looked_up
+    assert f"under legal hold. Legal holds: {placed['id']} (1, archiving). This page" in looked_up
+    preview = api.post("/v1/privacy/erasures", json={"ids": ids[:1], "dry_run": True}).json()
+    assert (preview["memories"], preview["held"], preview["already_hidden"], preview["hidden_held"]) == (0, 0, 1, 1)
+    assert [hold["hold_id"] for hold in preview["holds"]] == [placed["id"]]
+
+
+def test_the_end_of_a_grace_period_by_the_api_is_a_manual_action(api: Api, visit: Visit, ids: list[str]) -> None:
+    which = api.post("/v1/privacy/erasures", json={"subject": ANN}).json()["id"]
+    assert api.post(f"/v1/privacy/erasures/{which}/finish").is_success
+    for path in ("/", "/audit"):
+        shown = said(visit().page(path))
+        assert "Actions on the dashboard, and erasures whose grace period was ended with the API" in shown
+        assert "called with the API" in shown
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,15 @@ def test_subjects_are_listed_and_a_near_miss_is_proposed(api: Api, visit: Visit)
     assert "Other spellings" not in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
     api.remember({"text": "y", "subject": "Chén"})
     assert "Other spellings of this name" in said(visitor.send("/privacy/subjects", {"subject": "chen"}).text)
-    assert "No similar name is stored either." in said(visitor.send("/privacy/subjects", {"subject": "zoe"}).text)
+    unknown = said(visitor.send("/privacy/subjects", {"subject": "zoe"}).text)
+    assert "No similar name was found either. Search for the family name alone" in unknown
+
+
+def test_the_same_words_in_another_order_are_proposed_as_another_spelling(api: Api, visit: Visit) -> None:
+    api.remember({"text": "heron", "subject": "Liam O'Brien"}, {"text": "swift", "subject": "O'Brien, Liam"})
+    for name in ("Liam O'Brien", "Mr Liam O'Brien"):
+        text = said(visit().send("/privacy/subjects", {"subject": name}).text).replace("&#39;", "'")
+        assert "O'Brien, Liam: 1 memory; other order of the words, or a title" in text
 
 
 def test_a_near_name_in_another_unicode_form_is_told_apart(api: Api, visit: Visit) -> None:

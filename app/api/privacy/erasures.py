@@ -43,7 +43,7 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
 
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories, and in `already_hidden` the number of further
-    ones that are already being deleted.
+    ones that are already being deleted; of these, `hidden_held` are under legal hold and remain until its release.
 
     `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the erasure then has its id,
     law, time of receipt, case details and deadline. 409 if the request is answered or has its erasure. Without it, the
@@ -51,18 +51,17 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
 
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
     `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
-    with the same name in another spelling, which the erasure doesn't cover.
+    with the same name in another spelling or order, which neither this erasure nor an open one covers.
     """
     asked = requests.read_options(given)
     if given.dry_run:
-        known = describe_names(caller.tenant_id, asked.scope.subject)
+        known = describe_names(caller.tenant_id, asked.scope.subject, to_erase=True)
         new, matching, found = requests.preview(caller.tenant_id, asked)
         clocks = {"received_at": new.arrived_at, **responses.pick(new, "requested_at", "due_at", "erase_after")}
         clocks |= responses.pick(new, "kind", "controller", "case_reference", "legal_basis")
         held = {"held": matching.held, "holds": [hold._asdict() for hold in found]}
-        return responses.answer(
-            held | {"memories": matching.memories, "already_hidden": matching.hidden} | clocks | known
-        )
+        hidden = {"already_hidden": matching.hidden, "hidden_held": matching.hidden_held}
+        return responses.answer(held | {"memories": matching.memories} | hidden | clocks | known)
     known = warn_unknown(caller.tenant_id, asked.scope.subject)
     new = requests.request(caller.tenant_id, asked, caller.key_id)
     return responses.answer(render_erasure(new) | describe_holds(caller.tenant_id, asked) | known, 202)

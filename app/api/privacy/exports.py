@@ -12,7 +12,7 @@ from app.api.http.auth import Guardian
 from app.api.http.cursors import Paged
 from app.api.http.path_ids import ExportId
 from app.api.http.request_body import json_body
-from app.api.privacy.near_names import warn_unknown
+from app.api.privacy.near_names import describe_names, warn_unknown
 from app.domain.privacy.export import NewExport
 from app.services.privacy import export_archive, export_requests
 from app.store.privacy.exports import Export
@@ -20,7 +20,12 @@ from app.store.privacy.exports import Export
 router = APIRouter(prefix="/v1/privacy/exports", tags=["privacy"])
 
 
-@router.post("", summary="Export a subject's data", status_code=202)
+@router.post(
+    "",
+    summary="Export a subject's data",
+    status_code=202,
+    responses={200: {"description": "With `dry_run`: the number of memories, the right, the law and the deadline"}},
+)
 def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(NewExport))]) -> Response:
     """Start an export of a subject's data.
 
@@ -32,8 +37,15 @@ def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(New
     right and law, and completes it. 409 if the request is answered or has its export; an export that failed is
     replaced. Without it, the request is recorded now, and its legal deadline counts from `received_at`.
 
-    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names.
+    If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names. With `dry_run`,
+    nothing is stored: the response is 200 with the number of memories, and `other_spellings` lists subjects with the
+    same name in another spelling or order, which the export doesn't cover.
     """
+    if wanted.dry_run:
+        found = export_requests.preview_export(caller.tenant_id, wanted)
+        shown = {"kind": found.kind, "memories": found.memories}
+        shown |= responses.pick(found.entry, "law", "received_at", "due_at", "controller", "case_reference")
+        return responses.answer(shown | describe_names(caller.tenant_id, wanted.subject))
     known = warn_unknown(caller.tenant_id, wanted.subject)
     made = export_requests.request_export(caller.tenant_id, wanted, caller.key_id)
     return responses.answer(render_export(made) | known, 202)

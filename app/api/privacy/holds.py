@@ -32,7 +32,8 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
 
     If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names. With
-    `dry_run`, `other_spellings` lists subjects with the same name in another spelling, which the hold doesn't cover.
+    `dry_run`, `other_spellings` lists subjects with the same name in another spelling or order, which the hold doesn't
+    cover.
     """
     if given.dry_run:
         known = describe_names(caller.tenant_id, given.subject)
@@ -51,7 +52,7 @@ def page(caller: Guardian, wanted: Paged, *, released: bool = False) -> Response
 
 @router.get("/{hold_id}", summary="Get a legal hold")
 def get(caller: Guardian, hold_id: HoldId) -> Response:
-    """Return a hold with the number of `memories` it covers; `hidden` counts memories deleted before it was placed.
+    """Return a hold with the number of visible `memories` it covers, and of those that erasures hide (`hidden`).
 
     `waiting` counts the erasures that continue when the hold is released, and the memories that they then erase.
     `changes` lists the corrections of its ground and reason, each with the values before it.

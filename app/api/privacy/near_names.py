@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.privacy.subject_names import NearName
+from app.api.http import responses
+from app.domain.privacy.name_parts.name_matching import NearName
 from app.services.memories import subjects
 
 UNKNOWN: Final = "no stored memory has this subject"
@@ -18,14 +19,18 @@ def warn_unknown(tenant_id: UUID, subject: str | None) -> dict[str, Any]:
     return {} if near is None else {"warning": UNKNOWN, "near": render_names(near)}
 
 
-def describe_names(tenant_id: UUID, subject: str | None) -> dict[str, Any]:
-    """Return the fields that a preview has about a subject's name: those of `warn_unknown`, or `other_spellings`."""
+def describe_names(tenant_id: UUID, subject: str | None, *, to_erase: bool = False) -> dict[str, Any]:
+    """Return the fields that a preview has about a subject's name: those of `warn_unknown`, or `other_spellings`.
+
+    Args:
+        to_erase: Omit spellings that an open erasure covers completely.
+    """
     if known := warn_unknown(tenant_id, subject):
         return known
-    others = subjects.find_other_spellings(tenant_id, subject)
+    others = subjects.find_other_spellings(tenant_id, subject, to_erase=to_erase)
     return {"other_spellings": render_names(others)} if others else {}
 
 
 def render_names(found: Sequence[NearName]) -> list[dict[str, Any]]:
     """Return subjects with similar names as JSON, closest first."""
-    return [each._asdict() for each in found]
+    return [responses.pick(each, "subject", "likeness", "memories") for each in found]

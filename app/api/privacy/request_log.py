@@ -36,7 +36,7 @@ def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRe
     return responses.answer(_render(request_log.create(caller.tenant_id, given, caller.key_id)), 201)
 
 
-@router.get("", summary="List requests, newest first")
+@router.get("", summary="List requests, latest receipt first")
 def page(caller: Guardian, wanted: Paged, *, only_open: bool = False) -> Response:
     """Return a page of requests with days left until their deadlines; `only_open` selects unanswered ones.
 
@@ -69,7 +69,7 @@ def get(caller: Guardian, request_id: RequestId) -> Response:
 
 @router.post("/{request_id}/confirm", summary="Record that receipt of a request was confirmed")
 def confirm(caller: Guardian, request_id: RequestId) -> Response:
-    """Record that receipt was confirmed to the requester; only the first confirmation counts."""
+    """Record that receipt was confirmed to the requester; only the first confirmation counts. 409 if it is answered."""
     return responses.answer(_render(request_log.confirm_receipt(caller.tenant_id, request_id, caller.key_id)))
 
 

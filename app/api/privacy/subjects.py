@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -23,6 +23,7 @@ from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.privacy.export import ExportKind, NewExport
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.name_parts.name_matching import SAME_NAME
 from app.domain.privacy.retention import NewRetention
 from app.domain.privacy.subject_names import SubjectSearch
 from app.services.erasure import requests
@@ -42,9 +43,6 @@ register_url_convertor("name", _Name())
 router = APIRouter(prefix="/v1/subjects", tags=["privacy"])
 listing = APIRouter(prefix="/v1/privacy/subjects", tags=["privacy"])
 
-SAME_NAME: Final = ("exact", "case", "spelling")
-"""Likenesses of subjects that have the name that was searched for."""
-
 Name = Annotated[str, Path(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 
@@ -53,8 +51,8 @@ def get(caller: Guardian, subject: Name) -> Response:
     """Return counts of memories by tier, hidden and held memories, exports and open erasures; 0 for unknown subjects.
 
     `shortcuts` names the calls to export and to erase the data. For an unknown subject, `near` lists subjects with
-    similar names; for a known one, `other_spellings` lists subjects with the same name in another spelling, which an
-    export or erasure doesn't cover. `retention` lists the periods that were set for the subject.
+    similar names; for a known one, `other_spellings` lists subjects with the same name in another spelling or order,
+    which an export or erasure doesn't cover. `retention` lists the periods that were set for the subject.
     """
     found = subjects.get(caller.tenant_id, subject)
     periods = _render_periods(subject_retention.list_periods(caller.tenant_id, subject))
@@ -117,8 +115,10 @@ def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(
     """Return subjects with this or a similar name, closest first; the name is in the body so that no log contains it.
 
     `likeness` is `exact`, `case` (equal but for case and Unicode form), `spelling` (also but for accents, spaces and
-    punctuation), `email` (the name before the @), `speaker` (memories about the subject have this speaker), `part` or
-    `similar` (one or two letters differ). `complete` is false if the tenant has more subjects than a search compares.
+    punctuation), `words` (the same words in another order, or with a title), `email` (the name before the @), `speaker`
+    (memories about the subject have this speaker), `part` (one name has the words or letters of the other, or their
+    initials) or `similar` (one or two letters of a word differ). `complete` is false if the tenant has more subjects
+    than a search compares.
 
     `mentions` proposes other subjects in whose texts rules detect this name of a person, or this street address, with
     the number of such memories; `subject` is null for memories without one. Another person may be meant, so erasures

@@ -12,7 +12,7 @@ from app.cli.core.filters import After, Before, Categories, Labels, Tags
 from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.core.time_option import time_option
-from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_unknown, warn_unknown
 from app.domain.formatting import format_minute
 
 router = typer.Typer()
@@ -126,37 +126,46 @@ def erase(
         if dry_run or not yes or subject:
             would = api.call("POST", PATH, json=body | {"dry_run": True}).body
             others = list_other_spellings(subject, would, recorded="erase" if recorded_request else None)
-            already = _name_already_hidden(would)
             if dry_run:
                 hidden = count_of(would["memories"], "memory", "memories") + end_dry_run(subject, would)
-                shown = f"Would hide {hidden}{already} {_outcome(would['memories'], would)}{others}"
+                shown = f"Would hide {hidden}{_describe_effect(would, by_id=bool(ids))}{others}"
                 if "near" in would and not would["memories"]:
                     shown = f"Nothing would be hidden{end_dry_run(subject, would)} {_describe_late_data(would)}"
                 print_result(would, shown, as_json=as_json)
                 return
             warn_unknown(subject, would)
-            refuse_near_miss(subject, would, as_written=as_written)
+            refuse_unknown(subject, would, as_written=as_written)
             if not yes:
                 hidden = count_of(would["memories"], "memory", "memories")
-                confirm(f"Hide {hidden}?{already} {_outcome(would['memories'], would)}{others}")
+                confirm(f"Hide {hidden}?{_describe_effect(would, by_id=bool(ids))}{others}")
             elif others:
                 typer.echo(f"warning:{others}", err=True)
         done = api.call("POST", PATH, json=body).body
     hidden = count_of(done["hidden"], "memory", "memories")
-    text = f"Request ID {plain(done['erasure_id'])}: {hidden} hidden. {_outcome(done['hidden'], done)}"
+    text = f"Request ID {plain(done['erasure_id'])}: {hidden} hidden.{_outcome(done['hidden'], done, by_id=bool(ids))}"
     print_result(done, text, as_json=as_json)
 
 
+def _describe_effect(would: dict[str, Any], *, by_id: bool) -> str:
+    """Return sentences about the memories in the scope of a previewed erasure."""
+    return _name_already_hidden(would) + _outcome(would["memories"], would, by_id=by_id)
+
+
 def _name_already_hidden(would: dict[str, Any]) -> str:
-    """Return a sentence about the memories that the preview counts apart; empty if there are none."""
-    already = would.get("already_hidden") or 0  # servers of the version before don't count them
-    return f" {already:,} more {'is' if already == 1 else 'are'} already being deleted." if already else ""
+    """Return sentences about the memories that the preview counts apart; empty if there are none."""
+    held = would.get("hidden_held") or 0  # servers of the version before don't count these two
+    deleted = (would.get("already_hidden") or 0) - held
+    said = f" {deleted:,} more {'is' if deleted == 1 else 'are'} already being deleted." if deleted else ""
+    if held:
+        waiting = f"{count_of(held, 'other memory', 'other memories')} {'is' if held == 1 else 'are'} hidden already"
+        said += f" {waiting} and {_stay_held(held, [] if would.get('held') else would['holds'])}."
+    return said
 
 
 def _describe_late_data(would: dict[str, Any]) -> str:
-    """Return what an erasure of an unknown name would do; similar names require --as-written."""
-    option = "With --as-written, data" if would["near"] else "Data"
-    return f"{option} that arrives under this name until {format_minute(would['erase_after'])} would be erased."
+    """Return what an erasure of an unknown name, which requires --as-written, would do."""
+    until = format_minute(would["erase_after"])
+    return f"With --as-written, data that arrives under this name until {until} would be erased."
 
 
 def _name_hold(hold: dict[str, Any]) -> str:
@@ -164,21 +173,29 @@ def _name_hold(hold: dict[str, Any]) -> str:
     return plain(hold["hold_id"]) + (f" ({plain(ground).replace('_', ' ')})" if ground else "")
 
 
-def _outcome(hidden: int, found: dict[str, Any]) -> str:
-    """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline."""
+def _stay_held(held: int, holds: list[dict[str, Any]]) -> str:
+    """Return until when memories stay under legal hold, as a clause; servers of the version before name no holds."""
+    several = len(holds) > 1
+    named = f" {' and '.join(map(_name_hold, holds))}" if holds else ""
+    until = "all are released" if several else "its release"
+    return f"{'stays' if held == 1 else 'stay'} under legal hold{'s' * several}{named} until {until}"
+
+
+def _outcome(hidden: int, found: dict[str, Any], *, by_id: bool) -> str:
+    """Return the number of memories to be erased and the date, the memories under legal hold, and the deadline.
+
+    Args:
+        by_id: The erasure lists memories, so it covers no data that arrives later.
+    """
     held, after = found.get("held") or 0, format_minute(found["erase_after"])
     lines = []
     if hidden > held and found["erase_after"] == found.get("requested_at"):
         lines.append(f"{hidden - held:,} will be erased permanently at once, which can't be cancelled")
     elif hidden > held:
         lines.append(f"{hidden - held:,} will be erased permanently after {after}")
-    elif not held:
+    elif not held and not by_id:
         lines.append(f"Data that arrives until {after} will be erased too")
     if held:
-        # Servers of the version before name no holds.
-        holds = " and ".join(_name_hold(hold) for hold in found.get("holds", ()))
-        stays, several = "stays" if held == 1 else "stay", len(found.get("holds", ())) > 1
-        until = "all are released" if several else "its release"
-        lines.append(f"{held:,} {stays} under legal hold{'s' * several}{f' {holds}' if holds else ''} until {until}")
-    due = f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else ""
-    return "; ".join(lines) + f".{due}"
+        lines.append(f"{held:,} {_stay_held(held, found.get('holds', []))}")
+    said = f" {'; '.join(lines)}." if lines else ""
+    return said + (f" Legal deadline: {found['due_at'][:10]}." if found["due_at"] else "")

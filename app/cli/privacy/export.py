@@ -15,7 +15,7 @@ from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, prin
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
 from app.cli.privacy.erase import CaseReference, Controller, Received, RecordedRequest
-from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_unknown, warn_unknown
 from app.domain.formatting import format_bytes
 
 if TYPE_CHECKING:
@@ -86,7 +86,11 @@ def export(
 
     case = given(controller=controller, case_reference=case_reference)
     recorded = "export" if recorded_request else None
+    body = given(subject=subject, kind=right, law=law, reason=reason or None)
+    body |= case | given(received_at=received_at, request_id=recorded_request)
     if dry_run:
+        if len(body) > 1:  # the export itself would check these options
+            call(url, "POST", PATH, json=body | {"dry_run": True})
         found = call(url, "GET", item_path(SUBJECTS, subject))
         if found.get("other_spellings") and recorded_request:
             case = _read_case(call(url, "GET", item_path(REQUESTS, recorded_request))) | case
@@ -98,12 +102,10 @@ def export(
         raise CommandFailure("no output file: give --output, or --dry-run", Code.USAGE)
     if output.exists():
         raise CommandFailure(f"{output} already exists: choose another file", Code.USAGE)
-    body = given(subject=subject, kind=right, law=law, reason=reason or None)
-    body |= case | given(received_at=received_at, request_id=recorded_request)
     with Api(find_connection(url), patience_seconds=PATIENCE_SECONDS) as api:
         found = api.call("GET", item_path(SUBJECTS, subject)).body
         warn_unknown(subject, found)
-        refuse_near_miss(subject, found, as_written=as_written)
+        refuse_unknown(subject, found, as_written=as_written)
         if found.get("other_spellings") and recorded_request:
             case = _read_case(api.call("GET", item_path(REQUESTS, recorded_request)).body) | case
         if others := list_other_spellings(subject, found | case, recorded=recorded):

@@ -24,7 +24,7 @@ from app.cli.core.output import (
     print_result,
     print_rows,
 )
-from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_near_miss, warn_unknown
+from app.cli.privacy.near_names import AsWritten, end_dry_run, list_other_spellings, refuse_unknown, warn_unknown
 from app.domain.formatting import format_minute
 from app.domain.privacy.legal_hold import HOLD_GROUNDS, NO_GROUND
 
@@ -92,6 +92,7 @@ def place(
     body = given(memory_ids=memory_ids or None, subject=subject or None, filter=by or None)
     if not body:
         raise CommandFailure("nothing selected: give memory ids, --subject or another condition", Code.USAGE)
+    ground = _read_ground(ground)
     later = "" if memory_ids else ", and future memories that meet its conditions"
     with Api(find_connection(url)) as api:
         if dry_run or not yes or subject:
@@ -105,7 +106,7 @@ def place(
                 print_result(counted, text, as_json=as_json)
                 return
             warn_unknown(subject, counted)
-            refuse_near_miss(subject, counted, as_written=as_written)
+            refuse_unknown(subject, counted, as_written=as_written)
             if not yes:
                 confirm(f"Place a hold on {_many(counted)}{later}, until it is released?{others}")
                 ground = ground or _ask_ground()
@@ -179,6 +180,7 @@ def correct(
     as_json: AsJson = False,
 ) -> None:
     """Add or correct the ground or the reason of a hold, in force or released. The values before are retained."""
+    ground = _read_ground(ground, or_none=True)
     body: dict[str, Any] = given(ground=ground, reason=reason)
     if ground == "none":
         body["ground"] = None
@@ -229,15 +231,27 @@ def _ground(found: dict[str, Any]) -> str:
 
 
 def _ask_ground() -> str | None:
-    """Ask for the legal ground of a hold; None if the answer is empty.
+    """Ask for the legal ground of a hold; None if the answer is empty."""
+    return _read_ground(ask(f"Legal ground ({', '.join(HOLD_GROUNDS)}; empty for none)"))
+
+
+def _read_ground(given_ground: str | None, *, or_none: bool = False) -> str | None:
+    """Return a ground as the API names it; in words, as outputs print it, it is accepted too. None if it is empty.
+
+    Args:
+        or_none: Accept `none`.
 
     Raises:
-        CommandFailure: The answer isn't a ground.
+        CommandFailure: No ground has this name.
     """
-    answer = ask(f"Legal ground ({', '.join(HOLD_GROUNDS)}; empty for none)")
-    if answer and answer not in HOLD_GROUNDS:
-        raise CommandFailure(f"no legal ground is named `{plain(answer)}`, nothing was changed", Code.USAGE)
-    return answer
+    ground = (given_ground or "").strip().lower().replace(" ", "_")
+    accepted = (*HOLD_GROUNDS, *(["none"] if or_none else []))
+    if ground and ground not in accepted:
+        raise CommandFailure(
+            f"no legal ground is named `{plain(given_ground)}`, nothing was changed: use {', '.join(accepted)}",
+            Code.USAGE,
+        )
+    return ground or None
 
 
 def _waiting(found: dict[str, Any], key: str = "waiting") -> str:
@@ -279,8 +293,13 @@ def _describe_scope(found: dict[str, Any]) -> str:
 
 
 def _many(found: dict[str, Any]) -> str:
-    aside = f" (and {found['hidden']} hidden by pending erasures)" if found["hidden"] else ""
-    return count_of(found["memories"], "memory", "memories") + aside
+    """Return the number of memories that a hold covers, and how many of them erasures hide."""
+    hidden = found["hidden"]
+    covered = count_of(found["memories"] + hidden, "memory", "memories")
+    if not hidden:
+        return covered
+    by = "by a pending erasure" if hidden == 1 else "by pending erasures"
+    return f"{covered} (hidden {by})" if not found["memories"] else f"{covered} ({hidden:,} of them hidden {by})"
 
 
 def _day(moment: str | None) -> str:

@@ -16,12 +16,15 @@ AsWritten = Annotated[
     bool,
     typer.Option(
         "--as-written",
-        help="Accept a subject that no stored memory has although similar names exist. Without this option, the "
-        "command refuses such a subject.",
+        help="Accept a subject that no stored memory has. Without this option, the command refuses such a subject, "
+        "since the name may be misspelt.",
     ),
 ]
 OTHER_ENCODING: Final = "the same letters, stored in another Unicode form"
 OTHER_CAPITALS: Final = "differs only in capitals"
+SEARCH_ADVICE: Final = (
+    "search for the family name alone, or for another spelling (`ebbing privacy subjects --search NAME`)"
+)
 _CASE: Final = {"case_reference": "--case", "controller": "--controller", "legal_basis": "--legal-basis"}
 """Details of a request, which a report states, with the options that give them."""
 
@@ -41,7 +44,7 @@ def end_dry_run(subject: str | None, found: dict[str, Any]) -> str:
 
 
 def list_other_spellings(subject: str | None, found: dict[str, Any], *, recorded: str | None = None) -> str:
-    """Return sentences about the subjects with the same name in another spelling; empty if there are none.
+    """Return sentences about the subjects with the same name in another spelling or order; empty if there are none.
 
     Args:
         recorded: Name of the command if it carries out a recorded request, which it can do for one subject only.
@@ -49,7 +52,7 @@ def list_other_spellings(subject: str | None, found: dict[str, Any], *, recorded
     names = _list_names(subject, found.get("other_spellings", ()))
     if not names:
         return ""
-    said = f" Not included: {', '.join(names)}, the same name in another spelling."
+    said = f" Not included: {', '.join(names)}, the same name in another spelling or order."
     if recorded is None:
         return f"{said} Repeat the command for each that is the same person."
     law = f" --law {plain(found['kind'])}" if "kind" in found else " --law LAW"
@@ -62,16 +65,16 @@ def list_other_spellings(subject: str | None, found: dict[str, Any], *, recorded
     )
 
 
-def refuse_near_miss(subject: str | None, found: dict[str, Any], *, as_written: bool) -> None:
-    """Refuse to continue if no stored memory has the subject, but similar names exist.
+def refuse_unknown(subject: str | None, found: dict[str, Any], *, as_written: bool) -> None:
+    """Refuse to continue if no stored memory has the subject: the name may be misspelt.
 
     Raises:
-        CommandFailure: The subject is unknown and similar to a stored one, and `--as-written` isn't given.
+        CommandFailure: The subject is unknown, and `--as-written` isn't given.
     """
-    if found.get("near") and not as_written:
+    if "near" in found and not as_written:
+        advice = "one of the names above" if found["near"] else "the name as it is stored"
         raise CommandFailure(
-            f"nothing was requested for `{plain(subject)}`: repeat the command with one of the names above, or with "
-            "--as-written",
+            f"nothing was requested for `{plain(subject)}`: repeat the command with {advice}, or with --as-written",
             Code.USAGE,
         )
 
@@ -79,7 +82,7 @@ def refuse_near_miss(subject: str | None, found: dict[str, Any], *, as_written: 
 def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
     """Return a sentence that no memory has the subject, and the subjects with similar names."""
     names = _list_names(subject, near)
-    proposal = f"; did you mean {' or '.join(names)}?" if names else ", and no similar name is stored"
+    proposal = f"; did you mean {' or '.join(names)}?" if names else f", and no similar name was found: {SEARCH_ADVICE}"
     return f"no stored memory has the subject `{plain(subject)}`{proposal}"
 
 
@@ -102,5 +105,7 @@ def _list_names(subject: str | None, found: Iterable[dict[str, Any]]) -> list[st
 def _describe_likeness(subject: str | None, near: dict[str, Any]) -> str:
     if near["likeness"] == "speaker":
         return ", with this speaker"
+    if near["likeness"] == "words":
+        return "; other order of the words, or a title"
     difference = describe_difference(subject or "", near)
     return f"; {difference}" if difference else ""

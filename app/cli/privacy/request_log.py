@@ -106,7 +106,7 @@ def log(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List requests, newest first, with their deadlines."""
+    """List requests, latest receipt first, with their deadlines."""
     found = fetch_list(url, PATH, "requests", limit, only_open="true" if only_open else None)
     days = ("received_at", "confirm_by", "confirmed_at", "due_at", "answered_at")
     rows = (
@@ -114,13 +114,14 @@ def log(
             *(each[name] for name in ("request_id", "nature", "law")),
             *((each[name] or "")[:10] + (_extended(each) if name == "due_at" else "") for name in days),
             each.get("identity_method") or "",
+            each.get("case_reference") or "",
             "" if each["days_left"] is None else math.floor(each["days_left"]),
             describe_answer(each),
         )
         for each in found
     )
     heads = ["request ID", "nature", "law", *(name.removesuffix("_at").replace("_", " ") for name in days)]
-    heads.append("identity check")
+    heads += ["identity check", "case"]
     print_rows({"requests": found}, [*heads, "days left", "answer"], rows, right=["days left"], as_json=as_json)
 
 

@@ -11,7 +11,7 @@ from app.cli.core.calls import call, fetch_list, given
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_rows, print_table
 from app.cli.privacy.erasure_requests import router
-from app.cli.privacy.near_names import describe_difference, warn_unknown
+from app.cli.privacy.near_names import SEARCH_ADVICE, describe_difference, warn_unknown
 
 PATH: Final = "/v1/privacy/subjects"
 _MENTIONED: Final = {"person_name": "a person of this name", "street_address": "this address"}
@@ -19,6 +19,7 @@ _LIKENESS: Final = {
     "exact": "this name",
     "case": "other case or Unicode form",
     "spelling": "other accents, spaces or punctuation",
+    "words": "other order of the words, or a title",
     "email": "e-mail address",
     "speaker": "speaker of this name",
     "part": "part of the name",
@@ -37,7 +38,7 @@ def subjects(
         str | None,
         typer.Option(
             "--search",
-            help="Only subjects with this or a similar name; case and Unicode form don't matter. "
+            help="Only subjects with this or a similar name; case, accents and the order of the words don't matter. "
             "Memories that mention the name or the street address are proposed too.",
         ),
     ] = None,
@@ -60,6 +61,8 @@ def subjects(
         typer.echo("\nMentioned in memories about other subjects (proposals; check who is meant):")
         rows = [(each["subject"] or "(none)", each["memories"], _MENTIONED[each["kind"]]) for each in mentions]
         print_table(["subject", "memories", "mentions"], rows, right=["memories"])
+    if not near and answer["complete"]:
+        typer.echo(f"no similar name was found: {SEARCH_ADVICE}", err=True)
     if not answer["complete"]:
         typer.echo("not all subjects were compared, because there are too many: search for the exact name", err=True)
 

@@ -159,7 +159,10 @@ def show(text: str, *, err: bool = False) -> None:
 
 
 def _embedded(folder: Path) -> str:
-    """Name the folder of a server's data; if `folder` is a link, as under root, deleting the home deletes only it."""
+    """Return where a server's data is stored: the folder, or for a link, as under root, its target and the link.
+
+    Deleting the home deletes only the link, not the data.
+    """
     real = f"{folder.resolve()} (linked from {folder})" if folder.is_symlink() else folder
     return f"embedded, in {real}"
 

@@ -63,7 +63,7 @@ def show_overview(viewer: PrivacyViewer, request: Request) -> Response:
 
 @router.get("/log")
 def list_requests(viewer: PrivacyViewer, request: Request, cursor: str | None = None) -> Response:
-    """List all requests, newest first."""
+    """List all requests, latest receipt first."""
     found = request_log.list_requests(viewer.tenant_id, TIMED.decode(cursor), PAGE, is_open=False)
     following = TIMED.encode(found.following)
     return rendering.page(request, viewer, "privacy/log", requests=found, following=following, letters=possible_letters)

@@ -39,6 +39,7 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             Default: now. It can't be in the future.
         request_id: ID of an open request in the log that this export answers. The request keeps its ID, its time of
             receipt, identity check, extension and deadline; `received_at` must be omitted.
+        dry_run: Only check the request and count the memories; nothing is exported or recorded.
     """
 
     subject: StorableName
@@ -49,6 +50,7 @@ class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     case_reference: CaseReference | None = None
     received_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     request_id: UUID | None = None
+    dry_run: bool = False
 
 
 _FIRST: Final = ("text", "occurred_at", "subject", "thread", "speaker", "external_id")

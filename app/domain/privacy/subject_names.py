@@ -1,6 +1,6 @@
-"""Compare the names of subjects: equal but for case and Unicode form, e-mail addresses, parts, and misspellings.
+"""Fold the names of subjects, and find the names of one person in texts.
 
-`NameFinder` finds the names of one person in a text, by the same rules.
+`name_parts.name_matching` compares names of subjects with each other.
 """
 
 from __future__ import annotations
@@ -8,24 +8,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
 
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.ingest.roles import ROLES
 
-Likeness = Literal["exact", "case", "spelling", "email", "part", "similar", "speaker"]
-
-_ORDER: Final[tuple[Likeness, ...]] = ("exact", "case", "spelling", "email", "speaker", "part", "similar")
 _NO_LETTERS: Final = {code: None for code in range(128) if not chr(code).isalnum()}
 PART_MIN: Final = 3
 """Minimum letters of a name that counts as a part of another name."""
-_SIMILAR_MIN: Final = 4
-"""Minimum letters of a name in which one letter may differ; two may differ from twice this number on."""
-_WORD_MIN: Final = 5
-"""Minimum letters of a first or family name that is compared with the words of longer names, with the same limits."""
 _MISSPELT_MIN: Final = 6
 """Minimum letters of a name that is found misspelt in a text; shorter names are too close to ordinary words."""
 _UNSPACED_MIN: Final = 2
@@ -48,21 +40,6 @@ class SubjectSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
-
-
-class NearName(NamedTuple):
-    """A stored subject with a name like the one given.
-
-    Attributes:
-        likeness: `exact`; `case`: equal but for case and Unicode form; `spelling`: also but for accents, spaces and
-            punctuation; `email`: the name before the @; `speaker`: memories about the subject have this speaker;
-            `part`: one name contains the other; `similar`: one or two letters differ, also from a word of the name.
-        memories: Number of stored memories about the subject, including hidden ones.
-    """
-
-    subject: str
-    likeness: Likeness
-    memories: int = 0
 
 
 def fold_name(name: str) -> str:
@@ -96,62 +73,6 @@ def fold_letters(folded: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFD", folded) if sign.isalnum())
 
 
-class NameMatcher:
-    """Compares many stored names with one given name."""
-
-    def __init__(self, name: str) -> None:
-        """Prepare the given name."""
-        self._name = name
-        self._folded = fold_name(name)
-        self._letters = fold_letters(self._folded)
-        self._local = fold_letters(self._folded.partition("@")[0]) if "@" in self._folded else self._letters
-        self._is_word = self._folded.isalpha() and len(self._letters) >= _WORD_MIN
-        self._distance_max = min(len(self._letters) // _SIMILAR_MIN, 2)
-        self._chunks = list(_split(self._letters, 2 * self._distance_max + 1))
-
-    def likeness(self, stored: str) -> Likeness | None:
-        """Return the closest likeness of a stored name to the given one; None if they differ too much."""
-        if stored == self._name:
-            return "exact"
-        folded = fold_name(stored)
-        if folded == self._folded:
-            return "case"
-        letters = fold_letters(folded)
-        if letters and letters == self._letters:
-            return "spelling"
-        local = fold_letters(folded.partition("@")[0]) if "@" in folded else letters
-        if local and local == self._local:
-            return "email"
-        if min(len(letters), len(self._letters)) >= PART_MIN and (
-            self._folded in folded or folded in self._folded or self._letters in letters or letters in self._letters
-        ):
-            return "part"
-        return "similar" if self._is_similar(letters) or self._has_similar_word(folded) else None
-
-    def _has_similar_word(self, folded: str) -> bool:
-        """Return True if the given name is one word, such as a surname, and similar to a word of a longer name."""
-        if not self._is_word or folded.isalnum():
-            return False
-        words = (fold_letters(word) for word in WORDS.findall(folded.partition("@")[0]))
-        return any(len(word) >= _WORD_MIN and self._is_similar(word) for word in words)
-
-    def _is_similar(self, letters: str) -> bool:
-        limit = self._distance_max
-        if not limit or abs(len(letters) - len(self._letters)) > limit:
-            return False
-        # An edit changes at most two neighbouring chunks, so one chunk is unchanged, moved by at most `limit` places.
-        if not any(letters.find(chunk, max(at - limit, 0), at + len(chunk) + limit) >= 0 for at, chunk in self._chunks):
-            return False
-        return is_within_edits(self._letters, letters, limit)
-
-
-def _split(word: str, count: int) -> Iterator[tuple[int, str]]:
-    """Yield the parts of a word, about equally long, with their places."""
-    places = [len(word) * number // count for number in range(count + 1)]
-    for start, end in pairwise(places):
-        yield start, word[start:end]
-
-
 def is_within_edits(one: str, other: str, limit: int) -> bool:
     """Return True if at most `limit` insertions, deletions, replacements or swaps of neighbours separate two words."""
     before: list[int] = []
@@ -167,25 +88,6 @@ def is_within_edits(one: str, other: str, limit: int) -> bool:
             return False
         before, last = last, current
     return last[-1] <= limit
-
-
-def match_names(name: str, stored: Iterable[str]) -> Iterator[NearName]:
-    """Yield the stored names that are like a given name."""
-    matcher = NameMatcher(name)
-    for each in stored:
-        likeness = matcher.likeness(each)
-        if likeness is not None:
-            yield NearName(each, likeness)
-
-
-def rank_names(found: Iterable[NearName]) -> list[NearName]:
-    """Return each subject once, with its closest likeness: closest first, then those with the most memories."""
-    best: dict[str, NearName] = {}
-    for each in found:
-        known = best.get(each.subject)
-        if known is None or _ORDER.index(each.likeness) < _ORDER.index(known.likeness):
-            best[each.subject] = each
-    return sorted(best.values(), key=lambda each: (_ORDER.index(each.likeness), -each.memories, each.subject))
 
 
 class NameFinder:

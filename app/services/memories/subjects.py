@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from app.domain.ingest.roles import ROLES
-from app.domain.privacy.subject_names import NearName, fold_name, match_names, rank_names, spelling_variants
+from app.domain.privacy.name_parts.name_matching import SAME_NAME, NearName, match_names, rank_names, reorder_names
+from app.domain.privacy.subject_names import fold_name, spelling_variants
 from app.errors import FieldError, Invalid
 from app.store.core import database
 from app.store.core.paging import Page
@@ -25,9 +26,8 @@ SECONDS_MAX: Final = 4.0
 SPEAKERS_MAX: Final = 50_000
 NEAR_MAX: Final = 5
 SPELLINGS_MAX: Final = 100
-"""Maximum number of other spellings of a name whose memories are counted."""
+"""Maximum number of other spellings of a name that are compared."""
 _NAMES_A_PAGE: Final = 5_000
-_SPELLINGS: Final = ("exact", "case", "spelling")
 
 get = database.in_tenant(subjects.read)
 """Return the counts for a subject."""
@@ -66,8 +66,9 @@ def list_subjects(tenant_id: UUID, after: UUID | None, limit: int) -> Page[Subje
 def search_subjects(tenant_id: UUID, name: str, limit: int) -> NameSearch:
     """Find the subjects with this name or a similar one, without differences of case and Unicode form."""
     folded, by_speaker = fold_name(name), unicodedata.normalize("NFKC", name).strip().lower()
+    usual = [variant for order in (name, *reorder_names(name)) for variant in (order, *spelling_variants(order))]
     with database.tenant(tenant_id) as tx:
-        variants = [known.subject for known in subjects.count_memories(tx, tenant_id, [name, *spelling_variants(name)])]
+        variants = [known.subject for known in subjects.count_memories(tx, tenant_id, usual)]
         speakers = []
         if folded not in ROLES:
             speakers = subjects.find_by_speaker(tx, tenant_id, by_speaker, SPEAKERS_MAX)
@@ -96,18 +97,24 @@ def find_near(tenant_id: UUID, subject: str | None) -> list[NearName] | None:
     return search_subjects(tenant_id, subject, NEAR_MAX).subjects
 
 
-def find_other_spellings(tenant_id: UUID, subject: str | None) -> list[NearName]:
-    """Return other stored subjects with the same name in another case, Unicode form or spelling, closest first.
+def find_other_spellings(tenant_id: UUID, subject: str | None, *, to_erase: bool = False) -> list[NearName]:
+    """Return other stored subjects with the same name in another case, Unicode form, spelling or order, closest first.
 
     An export or erasure of a subject doesn't cover them, although they may be the same person.
 
     Args:
         subject: The name; None for a request without a subject, which returns nothing.
+        to_erase: Only subjects that no open erasure covers completely.
     """
     if subject is None:
         return []
-    found = search_subjects(tenant_id, subject, NEAR_MAX + 1).subjects
-    return [each for each in found if each.likeness in _SPELLINGS and each.subject != subject][:NEAR_MAX]
+    found = search_subjects(tenant_id, subject, SPELLINGS_MAX).subjects
+    others = [each for each in found if each.likeness in SAME_NAME and each.subject != subject]
+    if to_erase and others:
+        with database.tenant(tenant_id) as tx:
+            erased = subjects.list_in_erasure(tx, tenant_id, [each.subject for each in others])
+        others = [each for each in others if each.subject not in erased]
+    return others[:NEAR_MAX]
 
 
 class OtherSpellings(NamedTuple):
@@ -123,9 +130,9 @@ class OtherSpellings(NamedTuple):
 
 
 def count_other_spellings(tenant_id: UUID, subject: str) -> OtherSpellings:
-    """Count the visible memories about other subjects with this name in another case, Unicode form or spelling."""
+    """Count the visible memories about other subjects with this name in another spelling, case or order."""
     found = search_subjects(tenant_id, subject, SPELLINGS_MAX)
-    others = [each.subject for each in found.subjects if each.likeness in _SPELLINGS and each.subject != subject]
+    others = [each.subject for each in found.subjects if each.likeness in SAME_NAME and each.subject != subject]
     with database.tenant(tenant_id) as tx:
         visible = [each.memories - each.hidden for each in subjects.count_memories(tx, tenant_id, others)]
     return OtherSpellings(sum(visible), sum(1 for count in visible if count), found.is_complete)

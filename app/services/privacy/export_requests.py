@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from app import queues
@@ -19,7 +19,7 @@ from app.clients.object_store import cold_store
 from app.domain.jobs import Step
 from app.domain.privacy.audit_chain import SYSTEM
 from app.domain.privacy.export import MEMORIES_MAX, ExportKind, NewExport
-from app.domain.privacy.requests import KEPT_MONTHS
+from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.domain.tiers import encryption
 from app.errors import Conflict, Unavailable, require_found
 from app.services.privacy import recorded_requests
@@ -41,6 +41,34 @@ NO_MASTER_KEY: Final = (
 _DAYS_A_MONTH: Final = 31
 
 
+class ExportPreview(NamedTuple):
+    """An export that a request would create: its entry of the request log, and the number of memories."""
+
+    entry: PrivacyRequest
+    memories: int
+
+    @property
+    def kind(self) -> ExportKind:
+        """The kind of the export, which follows from the right that its request exercises."""
+        return "portable" if self.entry.nature == "portable" else "access"
+
+
+def preview_export(tenant_id: UUID, given: NewExport) -> ExportPreview:
+    """Return what a request would create, without writing anything. `request_export` refuses the same requests.
+
+    Raises:
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, no master key is set, or the
+            request in the log is answered or carried out already.
+        Invalid: A text that is retained names the subject, or the request in the log has another type, law or person.
+    """
+    _check(tenant_id, given)
+    with database.tenant(tenant_id) as tx:
+        requests.lock_shared(tx, tenant_id)
+        return ExportPreview(
+            recorded_requests.find_entry(tx, tenant_id, _origin(given)), _count_memories(tx, tenant_id, given.subject)
+        )
+
+
 def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Export:
     """Request an export and create the job that writes it.
 
@@ -52,26 +80,18 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         Invalid: A text that is retained names the subject, or the request in the log has another type,
             law or person.
     """
-    origin = RequestOptions(
-        *(given.kind, given.law, "law", given.request_id, given.received_at, given.controller, given.case_reference)
-    )
-    recorded_requests.check_names(tenant_id, given.subject, origin)
-    if settings().master_key is None:
-        raise Conflict(NO_MASTER_KEY)
+    _check(tenant_id, given)
     owners = encryption_keys.load_owner_keys(tenant_id, {given.subject})
     owner = owners.by_subject[given.subject]
     export_id, key = given.request_id or uuid4(), os.urandom(encryption.KEY_BYTES)
     wrapped = encryption_keys.wrap_record(tenant_id, export_id, key, owner, owners.keys[owner])
     with database.tenant(tenant_id) as tx:
         requests.lock_shared(tx, tenant_id)
-        if not is_free(tx, tenant_id, given.subject):
-            raise Conflict("this subject is being erased")
-        memories = subject_data.count(tx, tenant_id, given.subject)
-        if memories > MEMORIES_MAX:
-            raise Conflict(f"this subject has {memories} memories, and an export has at most {MEMORIES_MAX}")
+        memories = _count_memories(tx, tenant_id, given.subject)
         if wrapped_keys.read_owner_keys(tx, tenant_id, [owner], held=True).get(owner) != owners.wrapped[owner]:
             raise Unavailable("this subject was erased just now", retry_after_seconds=1)
-        entry = replace(recorded_requests.find_entry(tx, tenant_id, origin, locked=True), request_id=export_id)
+        logged = recorded_requests.find_entry(tx, tenant_id, _origin(given), locked=True)
+        wanted = ExportPreview(replace(logged, request_id=export_id), memories)
         if given.request_id is not None:  # an earlier attempt that failed; the new job deletes its objects
             wrapped_keys.remove_records(tx, tenant_id, [export_id])
             exports.remove(tx, tenant_id, export_id)
@@ -79,18 +99,50 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
         now = database.now(tx)
         job_id = uuid4()
         expires_at = now + timedelta(days=settings().export_days)
-        kind: ExportKind = "portable" if entry.nature == "portable" else "access"
-        fields = (kind, given.subject, given.reason, entry.law)
+        fields = (wanted.kind, given.subject, given.reason, wanted.entry.law)
         new = Export(export_id, *fields, now, requested_by, job_id, expires_at)
         exports.add(tx, tenant_id, new)
         jobs.add(tx, job_id, tenant_id, KIND, {"export_id": str(export_id)}, lone=False)
-        request_log.put(tx, tenant_id, entry)
-        details = {"export": str(export_id), "kind": kind, "law": entry.law}
+        request_log.put(tx, tenant_id, wanted.entry)
+        details = {"export": str(export_id), "kind": new.kind, "law": new.law}
         audit.append(
             tx, tenant_id, "export_requested", requested_by, items=memories, subject=given.subject, details=details
         )
     queues.nudge(queues.RIGHTS_TICK)
     return new
+
+
+def _origin(given: NewExport) -> RequestOptions:
+    """Return what the caller says about the request that the export answers."""
+    return RequestOptions(
+        *(given.kind, given.law, "law", given.request_id, given.received_at, given.controller, given.case_reference)
+    )
+
+
+def _check(tenant_id: UUID, given: NewExport) -> None:
+    """Check what needs no lock.
+
+    Raises:
+        Conflict: No master key is set, or the request in the log is answered or carried out already.
+        Invalid: A text that is retained names the subject, or the request in the log has another type, law or person.
+    """
+    recorded_requests.check_names(tenant_id, given.subject, _origin(given))
+    if settings().master_key is None:
+        raise Conflict(NO_MASTER_KEY)
+
+
+def _count_memories(tx: database.Transaction, tenant_id: UUID, subject: str) -> int:
+    """Return the number of memories that an export would contain.
+
+    Raises:
+        Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories.
+    """
+    if not is_free(tx, tenant_id, subject):
+        raise Conflict("this subject is being erased")
+    memories = subject_data.count(tx, tenant_id, subject)
+    if memories > MEMORIES_MAX:
+        raise Conflict(f"this subject has {memories} memories, and an export has at most {MEMORIES_MAX}")
+    return memories
 
 
 def is_free(tx: database.Transaction, tenant_id: UUID, subject: str | None) -> bool:

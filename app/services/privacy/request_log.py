@@ -115,9 +115,10 @@ def confirm_receipt(tenant_id: UUID, request_id: UUID, actor: str = SYSTEM) -> P
 
     Raises:
         NotFound: This tenant has no such request.
+        Conflict: The request is already answered.
     """
     with database.tenant(tenant_id) as tx:
-        request = _get_or_404(tx, tenant_id, request_id, locked=True)
+        request = _lock_open(tx, tenant_id, request_id)
         if request.confirmed_at is not None:
             return request
         request_log.store_confirmation(tx, tenant_id, request_id)

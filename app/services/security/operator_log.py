@@ -1,4 +1,6 @@
-"""Record manual actions on the dashboard: a row with the reason, and an audit entry without the reason.
+"""Record manual actions: a row with the reason, and an audit entry without the reason.
+
+These are the actions on the dashboard, and the end of an erasure's grace period by a call of the API.
 
 The reason is free text, so it is retained for a limited time and never enters the audit chain.
 """

@@ -126,6 +126,18 @@ def is_known(tx: Connection, tenant_id: UUID, subject: str) -> bool:
 _IS_KNOWN: Final = text("SELECT EXISTS (SELECT FROM memories WHERE tenant_id = :tenant AND subject = :subject)")
 
 
+def list_in_erasure(tx: Connection, tenant_id: UUID, names: Sequence[str]) -> set[str]:
+    """Return those of these subjects that an open erasure covers completely, with their future memories."""
+    return set(tx.execute(_IN_ERASURE, {"tenant": tenant_id, "names": list(names)}).scalars())
+
+
+_IN_ERASURE: Final = text("""
+SELECT DISTINCT scope->>'subject' FROM erasures
+WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
+  AND scope->>'subject' = ANY (CAST(:names AS text[])) AND scope - 'subject' = CAST('{}' AS jsonb)
+""")
+
+
 def find_by_speaker(tx: Connection, tenant_id: UUID, name: str, rows_max: int) -> list[str]:
     """Return the subjects of memories whose speaker has this name, without differences of case and Unicode form.
 

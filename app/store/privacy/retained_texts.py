@@ -51,9 +51,9 @@ class RetainedText(NamedTuple):
         return TextPlace(self.table, self.column, key)
 
 
-# By table: its key, its columns with texts, and the rows whose texts may stay. The reason of an erasure is deleted when
-# it ends. A hold in force on the subject needs its reason until its release. References that contain the exact name are
-# cleared by `store.erasure.references`.
+# By table: its key, its columns with texts, and the condition on rows whose texts are listed. Omitted are the reason of
+# the erasure itself, which is deleted when it ends; reasons of holds in force on the subject, which are needed until the
+# release; and references that contain the exact name, which `store.erasure.references` clears.
 _TABLES: Final = {
     "erasures": (
         "erasure_id",

@@ -68,6 +68,29 @@ def test_a_search_ignores_case_and_unicode_form_and_ranks_by_likeness(api: Api) 
     assert search(api, "nobody") == []
 
 
+def test_a_person_is_found_by_the_words_of_the_name_in_any_order(api: Api) -> None:
+    remember(api, **{"Liam O'Brien": 2, "Priya Raman": 1, "M\u00e1rta Kov\u00e1cs-Nagy": 1, "Liam": 9})
+    assert search(api, "O'Brien Liam") == [("Liam O'Brien", "words", 2), ("Liam", "part", 9)]
+    for name in ("Mr O'Brien", "O'Brian"):
+        assert [found[0] for found in search(api, name)] == ["Liam O'Brien"]
+    assert search(api, "Raman Priya") == [("Priya Raman", "words", 1)]
+    for name in (
+        "Kovacs, Marta",
+        "Frau Kov\u00e1cs-Nagy",
+        "M. Kov\u00e1cs-Nagy",
+        "Marta Kovacz",
+        "Kov\u00e1cs-Nagy M\u00e1rta",
+    ):
+        assert [found[0] for found in search(api, name)] == ["M\u00e1rta Kov\u00e1cs-Nagy"], name
+    assert near(api.post(ERASURES, json={"subject": "Mr O'Brian", "dry_run": True}).json()) == [("Liam O'Brien", 2)]
+
+
+def test_another_order_of_the_words_is_another_spelling_of_the_name(api: Api) -> None:
+    remember(api, **{"Liam O'Brien": 2, "O'Brien, Liam": 1, "Liam O'Brian": 1})
+    preview = api.post(ERASURES, json={"subject": "Liam O'Brien", "dry_run": True}).json()
+    assert preview["other_spellings"] == [{"subject": "O'Brien, Liam", "likeness": "words", "memories": 1}]
+
+
 def test_a_speaker_is_an_alias_of_the_subject(api: Api) -> None:
     api.remember({"text": "I moved", "subject": "u-17", "speaker": "Mei Chen"}, {"text": "hi", "subject": "u-18"})
     api.remember({"text": "I like tea", "subject": "u-19", "speaker": "user"})
@@ -117,6 +140,22 @@ def test_a_preview_lists_other_spellings_of_a_known_name(api: Api) -> None:
     assert not {"other_spellings", "near"} & alone.keys()
 
 
+def test_spellings_that_are_being_erased_are_proposed_for_no_erasure(api: Api) -> None:
+    remember(api, chen=3, CHEN=2, Chen=1)
+
+    def others(path: str = ERASURES, **more: Any) -> list[str]:
+        preview = api.post(path, json={"subject": "chen", "dry_run": True} | more).json()
+        return [each["subject"] for each in preview.get("other_spellings", ())]
+
+    api.post(ERASURES, json={"subject": "Chen"})
+    api.post(ERASURES, json={"subject": "CHEN", "filter": {"tags": ["a"]}})
+    assert others() == ["CHEN"], "the erasure of a part of the data doesn't cover the subject"
+    assert others("/v1/privacy/holds", reason="x") == ["CHEN", "Chen"], "a hold still protects what is being erased"
+    erasure = api.get(f"{ERASURES}").json()["erasures"][1]
+    api.post(f"{ERASURES}/{erasure['id']}/cancel")
+    assert others() == ["CHEN", "Chen"]
+
+
 def test_a_hidden_subject_is_known(api: Api) -> None:
     remember(api, chen=1)
     api.delete("/v1/subjects/chen")
@@ -133,6 +172,7 @@ def test_a_preview_counts_memories_that_are_already_being_deleted_apart(api: Api
     preview = api.post(ERASURES, json=asked | {"dry_run": True}).json()
     visible = api.get("/v1/memories?subject=ann").json()["memories"]
     assert (preview["memories"], preview["already_hidden"], preview["held"]) == (2, 2, 1)
+    assert preview["hidden_held"] == 1
     assert len(visible) == preview["memories"]
     assert api.post(ERASURES, json=asked).json()["hidden"] == preview["memories"], "what the preview promised"
 
@@ -155,10 +195,11 @@ def test_the_answer_to_an_erasure_repeats_the_holds_of_its_preview(api: Api) -> 
 def test_a_search_over_too_many_subjects_says_that_it_stopped(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "NAMES_MAX", 2)
     monkeypatch.setattr(subjects, "_NAMES_A_PAGE", 2)
-    remember(api, ann=1, bob=1, chen=1, zed=1)
-    found = api.post(f"{LIST}/search", json={"name": "ZED"}).json()
-    assert found["complete"] is False
-    assert [each["subject"] for each in found["subjects"]] == ["zed"], "usual spellings are found by the index"
+    remember(api, ann=1, bob=1, chen=1, zed=1, **{"zoe chen": 1})
+    for name, subject in (("ZED", "zed"), ("Chen, Zoe", "zoe chen")):
+        found = api.post(f"{LIST}/search", json={"name": name}).json()
+        assert found["complete"] is False
+        assert subject in [each["subject"] for each in found["subjects"]], "usual spellings are found by the index"
 
 
 def test_no_name_reaches_the_logs(

@@ -107,6 +107,29 @@ def test_memories_that_are_already_being_deleted_are_counted_apart(cli: Cli, api
         assert f"Hide 3 memories?{said} 2 will be erased" in cli("erase", "ann", given="n\n").err
 
 
+def test_a_hidden_memory_under_legal_hold_is_not_being_deleted(cli: Cli, api: Stub) -> None:
+    hold = {"hold_id": "h1", "memories": 1, "ground": "legal_claims"}
+    hidden = {"memories": 0, "held": 0, "already_hidden": 1, "hidden_held": 1, "holds": [hold], "due_at": None}
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD | hidden)
+    said = "1 other memory is hidden already and stays under legal hold h1 (legal claims) until its release."
+    assert cli("erase", "--id", "m1", "--dry-run").out == f"Would hide 0 memories. {said}\n"
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD | hidden | {"already_hidden": 4, "hidden_held": 2})
+    said = (
+        "2 more are already being deleted. 2 other memories are hidden already and stay under legal hold h1 "
+        "(legal claims) until its release. Data that arrives until 2026-03-14 11:00 UTC will be erased too."
+    )
+    assert f"Would hide 0 memories. {said}" in cli("erase", "ann", "--dry-run").out
+
+
+def test_an_erasure_by_id_covers_no_data_that_arrives_later(cli: Cli, api: Stub) -> None:
+    none = {"memories": 0, "held": 0, "holds": [], "due_at": None}
+    api.replies[f"POST {PATH}"] = Reply(200, WOULD | none)
+    assert cli("erase", "--id", "m1", "--dry-run").out == "Would hide 0 memories.\n"
+    assert "Data that arrives until" in cli("erase", "--thread", "t", "--dry-run").out
+    api.replies[f"POST {PATH}"] = Reply(202, ERASURE | none | {"hidden": 0})
+    assert cli("erase", "--id", "m1", "--yes").out == "Request ID e1: 0 memories hidden.\n"
+
+
 def test_what_is_to_be_erased_must_be_said(cli: Cli, api: Stub) -> None:
     done = cli("erase", "--yes")
     assert (done.code, api.asked) == (2, [])

@@ -82,6 +82,9 @@ def test_the_log_is_listed_counted_and_denied(cli: Cli, api: Stub) -> None:
     assert "only_open=true" in api.asked[-1].path
     for word in ("r1", "access", "2026-03-21", "2026-04-21", " 44 ", "open"):
         assert word in shown
+    api.replies[f"GET {path}"] = Reply(200, {"requests": [REQUEST | {"case_reference": "DSR-17"}], "next_cursor": None})
+    heads, _, row = cli("privacy", "log", COLUMNS="300").out.splitlines()
+    assert row[heads.index("case") :].split()[0] == "DSR-17"
     counts = dict.fromkeys(("received", "open", "done", "denied", "cancelled", "late"), 4)
     tally = counts | {"nature": "access", "law": "ccpa", "median_days": 2.04, "mean_days": None}
     summary = {"after": "2025-01-01T", "before": "2026-01-01T", "tallies": [tally], "categories": {"work": 2}}
@@ -112,3 +115,14 @@ def test_a_dry_run_says_how_much_is_held(cli: Cli, api: Stub) -> None:
     assert json.loads(cli("export", "a/b", "--dry-run", "--json").out) == HELD
     done = cli("export", "ann")
     assert (done.code, "--output" in done.err) == (2, True)
+
+
+def test_a_dry_run_checks_the_options_that_the_export_would_check(cli: Cli, api: Stub) -> None:
+    api.replies["GET /v1/subjects/a%2Fb"] = Reply(200, HELD)
+    api.replies["POST /v1/privacy/exports"] = Reply(200, {"kind": "access", "memories": 4})
+    assert "Would export" in cli("export", "a/b", "--request", "r1", "--dry-run").out
+    assert api.asked[0].json == {"subject": "a/b", "request_id": "r1", "dry_run": True}
+    fault = "is a request for erasure, which an export doesn't answer"
+    api.replies["POST /v1/privacy/exports"] = Reply(422, problem(422, "invalid", detail=f"request_id {fault}"))
+    refused = cli("export", "a/b", "--request", "r1", "--dry-run")
+    assert (refused.code != 0, refused.out, fault in refused.err) == (True, "", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from app.domain.privacy.legal_hold import HOLD_GROUNDS
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub
 
@@ -29,7 +30,7 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
     done = cli(
         "hold", "place", "--subject", "ann", "--tag", "a", "--after", "2026-01-01", "--reason", "case 17", "--yes"
     )
-    assert "hold h1 covers 3 memories (and 1 hidden by pending erasures), and future memories" in done.out
+    assert "hold h1 covers 4 memories (1 of them hidden by a pending erasure), and future memories" in done.out
     assert api.asked[1].json == {
         "subject": "ann",
         "filter": {"tags": ["a"], "after": "2026-01-01T00:00:00+00:00"},
@@ -45,7 +46,7 @@ def test_a_hold_is_placed_and_says_what_it_is_on(cli: Cli, api: Stub) -> None:
 def test_a_dry_run_says_what_a_hold_would_be_on(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     done = cli("hold", "place", "--subject", "ann", "--reason", "x", "--dry-run")
-    assert "Would hold 3 memories (and 1 hidden by pending erasures). Note: no legal ground is stated" in done.out
+    assert "Would hold 4 memories (1 of them hidden by a pending erasure). Note: no legal ground is stated" in done.out
     assert api.asked[0].json == {"subject": "ann", "reason": "x", "dry_run": True}
     assert json.loads(cli("hold", "place", "m1", "--reason", "x", "--dry-run", "--json").out) == COUNTS
 
@@ -54,7 +55,7 @@ def test_a_hold_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     asked = cli("hold", "place", "--subject", "ann", "--reason", "x", given="n\n")
     assert asked.code == 1
-    assert "Place a hold on 3 memories (and 1 hidden by pending erasures), and future memories" in asked.err
+    assert "Place a hold on 4 memories (1 of them hidden by a pending erasure), and future memories" in asked.err
     assert [one.json["dry_run"] for one in api.asked] == [True]
 
 
@@ -101,6 +102,37 @@ def test_a_release_names_the_erasures_that_it_continues_and_asks_for_a_reason(cl
     assert "2 erasures; on release, they delete 31 memories" in cli("hold", "show", "h1").out
 
 
+def test_a_hold_on_hidden_memories_covers_them(cli: Cli, api: Stub) -> None:
+    waiting = {"erasures": 1, "memories": 1}
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | {"memories": 0, "hidden": 1, "waiting": waiting})
+    asked = cli("hold", "release", "h1", given="n\n").err
+    assert "on release, 1 waiting erasure deletes 1 memory at once" in asked
+    assert "on 1 memory (hidden by a pending erasure)?" in asked
+    assert "1 memory (hidden by a pending erasure)" in cli("hold", "show", "h1").out
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | {"memories": 1_000, "hidden": 1_234})
+    assert "2,234 memories (1,234 of them hidden by pending erasures)" in cli("hold", "show", "h1").out
+
+
+def test_a_legal_ground_is_accepted_in_words(cli: Cli, api: Stub) -> None:
+    api.replies[f"POST {PATH}"] = [Reply(200, COUNTS), Reply(201, HOLD)] * len(HOLD_GROUNDS)
+    api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS)
+    for ground in HOLD_GROUNDS:
+        words = ground.replace("_", " ").capitalize()
+        assert cli("hold", "place", "m1", "--reason", "x", "--ground", words, "--dry-run").code == 0
+        assert api.asked[-1].json["ground"] == ground
+        assert cli("hold", "place", "m1", "--reason", "x", "--ground", words, "--yes").code == 0
+        assert api.asked[-2].json["ground"] == ground
+    api.replies[f"PATCH {PATH}/h1"] = Reply(200, HOLD)
+    assert cli("hold", "correct", "h1", "--ground", "legal claims").code == 0
+    assert api.asked[-1].json == {"ground": "legal_claims"}
+    before = len(api.asked)
+    for command in (("place", "m1", "--reason", "x"), ("correct", "h1")):
+        refused = cli("hold", *command, "--ground", "revenge")
+        assert (refused.code, len(api.asked)) == (2, before)
+        assert "no legal ground is named `revenge`, nothing was changed: use legal_claims, " in refused.err
+    assert cli("hold", "place", "m1", "--reason", "x", "--ground", "none", "--dry-run").code == 2
+
+
 def test_the_legal_ground_of_a_hold_is_asked_for(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = Reply(200, COUNTS)
     api.replies[f"GET {PATH}/h1"] = Reply(200, HOLD | COUNTS | {"ground": "legal_claims"})
@@ -108,7 +140,7 @@ def test_the_legal_ground_of_a_hold_is_asked_for(cli: Cli, api: Stub) -> None:
     refused = cli(*place, given="y\nrevenge\n")
     assert (refused.code, [one.json["dry_run"] for one in api.asked]) == (2, [True])
     api.replies[f"POST {PATH}"] = [Reply(200, COUNTS), Reply(201, HOLD)]
-    assert cli(*place, given="y\nlegal_claims\n").code == 0
+    assert cli(*place, given="y\nlegal claims\n").code == 0
     assert api.asked[-2].json == {"memory_ids": ["m1"], "reason": "x", "ground": "legal_claims"}
     assert "legal claims" in cli("hold", "show", "h1").out
 

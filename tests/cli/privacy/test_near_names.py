@@ -63,12 +63,35 @@ def test_a_near_miss_is_refused_with_the_names(cli: Cli, api: Stub, words: tuple
     assert requested(api) == 0
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("yes", [(), ("--yes",)], ids=["asked", "yes"])
+def test_an_unknown_name_without_near_ones_is_refused_too(
+    cli: Cli, api: Stub, words: tuple[str, ...], yes: tuple[str]
+) -> None:
+    answer(api, NEAR | {"near": []})
+    done = cli(*words, *yes, given="y\n")
+    assert (done.code, requested(api)) == (2, 0)
+    assert "no stored memory has the subject `Chen`, and no similar name was found" in done.err
+    assert "search for the family name alone, or for another spelling (`ebbing privacy subjects --search" in done.err
+    assert "or with --as-written" in done.err
+
+
 @pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: words[0])
-def test_it_goes_on_as_written_with_a_warning(cli: Cli, api: Stub, words: tuple[str, ...]) -> None:
-    answer(api, NEAR)
+@pytest.mark.parametrize("near", [NEAR["near"], []], ids=["near", "none"])
+def test_it_goes_on_as_written_with_a_warning(cli: Cli, api: Stub, words: tuple[str, ...], near: list[Any]) -> None:
+    answer(api, NEAR | {"near": near})
     done = cli(*words, "--yes", "--as-written")
     assert (done.code, requested(api)) == (0, 1)
-    assert SAID in done.err
+    assert "warning: no stored memory has the subject `Chen`" in done.err
+    assert (SAID in done.err) == bool(near)
+
+
+def test_an_export_goes_on_as_written(cli: Cli, api: Stub) -> None:
+    answer(api, NEAR)
+    api.replies["POST /v1/privacy/exports"] = Reply(409, {"title": "stopped here"})
+    assert requested(api) == 0
+    assert cli(*COMMANDS[2], "--yes", "--as-written").code != 2
+    assert requested(api) == 1
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
@@ -81,15 +104,15 @@ def test_a_dry_run_says_it_in_its_result(cli: Cli, api: Stub, words: tuple[str, 
     assert json.loads(cli(*words, "--dry-run", "--json").out)["near"] == NEAR["near"]
 
 
-def test_an_unknown_subject_without_near_names_needs_a_confirmation(cli: Cli, api: Stub) -> None:
+def test_a_dry_run_without_near_names_proposes_a_search(cli: Cli, api: Stub) -> None:
     answer(api, NEAR | {"near": []})
-    refused = cli("erase", "Chen", given="n\n")
-    assert (refused.code, requested(api)) == (1, 0)
-    assert "and no similar name is stored" in refused.err
-    done = cli("erase", "Chen", "--yes")
-    assert (done.code, requested(api)) == (0, 1)
-    assert "no stored memory has the subject `Chen`" in done.err
-    assert "Data that arrives until 2026-03-14 11:00 UTC will be erased too." in done.out
+    shown = cli("erase", "Chen", "--dry-run").out
+    assert "(`ebbing privacy subjects --search NAME`). With --as-written, data that arrives" in shown
+    api.replies[f"POST {SUBJECTS}/search"] = Reply(200, {"subjects": [], "complete": True})
+    found = cli("privacy", "subjects", "--search", "Chen")
+    assert "no similar name was found: search for the family name alone" in found.err
+    api.replies[f"POST {SUBJECTS}/search"] = Reply(200, {"subjects": [], "complete": False})
+    assert "no similar name was found" not in cli("privacy", "subjects", "--search", "Chen").err
 
 
 def test_the_answer_repeats_the_holds_of_the_preview(cli: Cli, api: Stub) -> None:
@@ -105,8 +128,12 @@ def test_the_answer_repeats_the_holds_of_the_preview(cli: Cli, api: Stub) -> Non
 
 
 def test_other_spellings_of_a_known_name_are_named(cli: Cli, api: Stub) -> None:
-    others = [{"subject": "Chen Wei", "likeness": "spelling", "memories": 1}]
-    said = "Not included: `Chen Wei` (1 memory), the same name in another spelling."
+    others = [
+        {"subject": "Chen Wei", "likeness": "spelling", "memories": 1},
+        {"subject": "Wei, Chen", "likeness": "words", "memories": 2},
+    ]
+    names = "`Chen Wei` (1 memory), `Wei, Chen` (2 memories; other order of the words, or a title)"
+    said = f"Not included: {names}, the same name in another spelling or order."
     api.replies[f"POST {ERASURES}"] = Reply(202, DONE | {"hidden": 10, "memories": 10, "other_spellings": others})
     assert said in cli("erase", "Chen", "--dry-run").out
     assert said in cli("erase", "Chen", given="n\n").err
@@ -137,6 +164,7 @@ def test_a_recorded_request_names_the_command_for_other_spellings(cli: Cli, api:
     logged = {"law": "gdpr", "received_at": "2026-11-17T00:00:00Z", "case_reference": "DSR-18"}
     api.replies["GET /v1/privacy/requests/r1"] = Reply(200, logged)
     api.replies["GET /v1/subjects/Chen"] = Reply(200, HELD | {"other_spellings": others})
+    api.replies["POST /v1/privacy/exports"] = Reply(200, {"kind": "access", "memories": 10})
     shown = cli("export", "Chen", "--request", "r1", "--dry-run").out
     assert "run `ebbing export NAME --law gdpr --received 2026-11-17 --case DSR-18`, without --request" in shown
 

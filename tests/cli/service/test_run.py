@@ -45,15 +45,20 @@ SHOWN = (
     ("ops/forgetting.md", "Consolidation, supersession and self-tests"),
     ("ops/privacy.md", "Erase and export"),
 )
+PEOPLE = "\n".join(
+    json.dumps({"text": text, "subject": subject})
+    for text, subject in (("My son is allergic to peanuts", "ann"), ("The parcel arrived", "orla"))
+)
 EXPECTED = {
+    "People": ["2"],
     "Search and recall": ["Ann likes her tea green", "matched    ann", "<memories>\n", '"results":['],
     "What fades, and when": ["archived", "protection.grace_days"],
-    "Privacy": ["Nothing would be hidden"],
+    "Privacy": ["Would hide 1 memory", "ann.zip: "],
     "Ranking": ["matched    ann"],
     "Recall": ["<memories>\n", "accepted: 1 use"],
     "Look at strength and tiers": ["mnemex"],
     "Consolidation, supersession and self-tests": ["lru"],
-    "Erase and export": ["0 memories"],
+    "Erase and export": ["1 memory hidden", "ann-data.zip: "],
 }
 """Texts in the output of the commands that each of these sections shows."""
 
@@ -198,9 +203,12 @@ def try_the_readme(run: Run, folder: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {" ".join(EBBING)} "$@"\n')
     command.chmod(0o755)
     answers = {}
-    for page, heading in SHOWN:
-        section = documents.sections((ROOT / page).read_text())[heading]
-        [block] = re.findall(r"^```bash\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    for page, heading in (("", "People"), *SHOWN):
+        if heading == "People":  # whom the pages export and erase
+            block = f"echo '{PEOPLE}' | .venv/bin/ebbing ingest --wait -"
+        else:
+            section = documents.sections((ROOT / page).read_text())[heading]
+            [block] = re.findall(r"^```bash\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],  # noqa: S607 - bash from PATH
             env=environment(EBBING_HOME=str(run.home), PATH=f"{command.parent}:{os.environ['PATH']}"),

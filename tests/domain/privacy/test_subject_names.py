@@ -6,13 +6,11 @@ import unicodedata
 
 import pytest
 
+from app.domain.privacy.name_parts.name_matching import NearName, match_names, rank_names, reorder_names
 from app.domain.privacy.subject_names import (
-    NearName,
     fold_name,
     has_other_encoding,
     is_within_edits,
-    match_names,
-    rank_names,
     spelling_variants,
 )
 
@@ -63,6 +61,80 @@ def test_edits_are_counted_up_to_the_limit() -> None:
 def test_a_first_or_family_name_alone_is_found_with_a_wrong_letter(name: str, stored: str) -> None:
     others = ["Nils Berg", "Lara Quist", "Mark Twain", "Dora Rack", "example"]
     assert [(each.subject, each.likeness) for each in match_names(name, [stored, *others])] == [(stored, "similar")]
+
+
+PEOPLE = ["Liam O'Brien", "Priya Raman", "Márta Kovács-Nagy", "liam.obrien@example.com", "Liam Brennan", "Peter Nagel"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("O'Brien Liam", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("O\u2019Brien, Liam", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("Mr O'Brien", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("O'Brian", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("O Brien Liam", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("L. O'Brien", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("Dr Lian O'Brian", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("Liam Patrick O'Brien", ["Liam O'Brien", "liam.obrien@example.com"]),
+        ("Raman Priya", ["Priya Raman"]),
+        ("P Raman", ["Priya Raman"]),
+        ("Kovacs, Marta", ["Márta Kovács-Nagy"]),
+        ("Frau Kovács-Nagy", ["Márta Kovács-Nagy"]),
+        ("M. Kovács-Nagy", ["Márta Kovács-Nagy"]),
+        ("Marta Kovacz", ["Márta Kovács-Nagy"]),
+        ("Kovács-Nagy Márta", ["Márta Kovács-Nagy"]),
+        ("Nagy", ["Márta Kovács-Nagy"]),
+        ("Pat O'Brien", []),
+        ("Liam Smith", []),
+        ("Mr", []),
+    ],
+)
+def test_words_of_a_name_are_compared_in_any_order(name: str, found: list[str]) -> None:
+    assert [each.subject for each in rank_names(match_names(name, PEOPLE))] == found
+
+
+def test_the_same_words_in_another_order_are_the_same_name() -> None:
+    stored = ["Chen Wei", "Mr Chen Wei", "Mrs Chen Wei", "Wei", "Chen Wei Ling", "Chen W", "Anne-Marie Chen"]
+    likeness = {each.subject: each.likeness for each in match_names("Mr Wei Chen", stored)}
+    assert likeness == {
+        "Chen Wei": "words",
+        "Mr Chen Wei": "words",
+        "Mrs Chen Wei": "part",  # another title may mean another person
+        "Wei": "part",
+        "Chen Wei Ling": "part",
+        "Chen W": "part",
+    }
+    assert [each.likeness for each in match_names("Chen, Annemarie", stored)] == ["words"]
+    assert [each.likeness for each in match_names("Na Li", ["Li Na", "Li Nan", "Na"])] == ["words", "part"]
+    assert [each.likeness for each in match_names("17 customer", ["customer 17", "customer 18"])] == ["words"]
+
+
+def test_the_name_with_the_most_equal_words_and_letters_is_ranked_first() -> None:
+    stored = ["Nagy", "Marta", "Marta Szabo", "Marta Kovacz", "Márta Kovács-Nagy", "Kovacs", "Marta Kovacs Junior Berg"]
+    counted = (each._replace(memories=len(each.subject)) for each in match_names("Marta Kovacs", stored))
+    assert [each.subject for each in rank_names(counted)] == [
+        "Márta Kovács-Nagy",
+        "Marta Kovacz",
+        "Marta Kovacs Junior Berg",
+        "Kovacs",
+        "Marta",
+    ]
+
+
+def test_very_long_names_are_compared_up_to_twelve_words() -> None:
+    words = [chr(97 + n) * 5 for n in range(24)]
+    stored = [" ".join(reversed(words)), " ".join([*reversed(words[:12]), *words[12:]])]
+    assert [each.subject for each in match_names(" ".join(words), stored)] == stored[1:]
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("O'Brien, Liam", "Liam O'Brien"), ("Liam O'Brien", "O'Brien, Liam"), ("Raman Priya", "Priya, Raman")],
+)
+def test_a_name_is_also_sought_in_the_orders_in_which_it_is_stored(name: str, stored: str) -> None:
+    assert stored in reorder_names(name)
+    assert reorder_names("Liam") == reorder_names("Liam,") == []
 
 
 def test_short_names_have_no_similar_ones() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from app.domain.privacy.case_details import NAMED
 from app.domain.privacy.export import NewExport
@@ -17,6 +18,7 @@ from app.services.erasure import requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.privacy import export_requests, request_log
+from app.store.core import database
 from tests.services.due_deletions import worked
 from tests.services.export_store import Vault, vault
 
@@ -152,3 +154,34 @@ def test_recorded_details_that_name_the_subject_have_to_be_replaced(vault: Vault
     asked = ErasureOptions(ANN, request_id=recorded.request_id, case_reference="DSR-17")
     assert requests.request(vault.tenant_id, asked, "key").case_reference == "DSR-17"
     assert [entry.case_reference for entry in entries(vault)] == ["DSR-17"]
+
+
+def test_the_preview_of_an_export_refuses_what_the_export_refuses(vault: Vault) -> None:
+    erasure, access = record(vault), record(vault, "access")
+    for given, field in (
+        (NewExport("ann", request_id=erasure.request_id), "request_id"),
+        (NewExport("ann", "portable", request_id=access.request_id), "kind"),
+        (NewExport("ann", case_reference="case of Ann"), "case_reference"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            export_requests.preview_export(vault.tenant_id, given)
+        assert faults(refused) == [field]
+        with pytest.raises(Invalid) as refused:
+            export_requests.request_export(vault.tenant_id, given, "key")
+        assert faults(refused) == [field]
+    found = export_requests.preview_export(vault.tenant_id, NewExport("ann", request_id=access.request_id))
+    assert (found.kind, found.memories, found.entry) == ("access", 2, access)
+    assert len(entries(vault)) == 2, "a preview records nothing"
+    assert list(export_requests.list_exports(vault.tenant_id, None, 10)) == []
+    request_log.answer_request(vault.tenant_id, access.request_id, "done", None, "key")
+    with pytest.raises(Conflict, match="already answered: done"):
+        export_requests.preview_export(vault.tenant_id, NewExport("ann", request_id=access.request_id))
+
+
+def test_the_preview_of_an_export_of_a_subject_in_an_erasure_is_refused(vault: Vault) -> None:
+    vault.remember({"text": "x", "subject": "ann"})
+    requests.request(vault.tenant_id, ErasureOptions(ANN, grace_days=0), "key")
+    with database.tenant(vault.tenant_id) as tx:
+        tx.execute(text("UPDATE erasures SET status = 'running' WHERE tenant_id = :t"), {"t": vault.tenant_id})
+    with pytest.raises(Conflict, match="is being erased"):
+        export_requests.preview_export(vault.tenant_id, NewExport("ann"))

@@ -97,6 +97,14 @@ def test_a_confirmation_counts_the_first_time(vault: Vault) -> None:
         request_log.confirm_receipt(vault.service.tenant().tenant_id, made.request_id)
 
 
+def test_the_receipt_of_an_answered_request_can_t_be_confirmed(vault: Vault) -> None:
+    made = request_log.create(vault.tenant_id, NewRequest("correction", "ccpa"))
+    request_log.answer_request(vault.tenant_id, made.request_id, "done", None, "key")
+    with pytest.raises(Conflict, match="already answered: done"):
+        request_log.confirm_receipt(vault.tenant_id, made.request_id)
+    assert request_log.get(vault.tenant_id, made.request_id).confirmed_at is None
+
+
 @pytest.mark.acceptance(19)
 def test_what_was_answered_24_months_ago_is_deleted_by_night(vault: Vault) -> None:
     kept, gone, waits = (request_log.create(vault.tenant_id, NewRequest("access")).request_id for _ in range(3))
