@@ -47,13 +47,13 @@ class Desk:
         given = {"subject": subject, "kind": "gdpr", "case_reference": CASE} | more
         answer = self.api.post(ERASURES, json=given)
         assert answer.is_success, answer.text
-        worked(self.api.service, UNFINISHED)
+        worked(self.api.service)
         erasure_id: str = answer.json()["id"]
         return erasure_id
 
     def finish(self, reason: str = "Kovács settlement") -> None:
         assert self.api.post(f"{HOLDS}/{self.hold}/release", json={"reason": reason}).is_success
-        worked(self.api.service, UNFINISHED)
+        worked(self.api.service)
         assert self.api.get(f"{ERASURES}/{self.erasure_id}").json()["status"] == "verified"
 
     def review(self, **decisions: str) -> None:

@@ -86,7 +86,9 @@ def test_the_page_names_its_request_and_explains_its_files(vault: Vault, kind: s
         r"service.jsonl data of the memory service that belongs to no single memory, [^:]+: \d+ lines", page
     )
     assert "names of people and street addresses detected in the text 2" in page
-    assert re.search(r"reason for retention as of \d+ \w+ \d{4}: accepted ", page)
+    assert re.search(
+        r"reason for retention as of \d+ \w+ \d{4}: memories aren.t moved or deleted for lack of use ", page
+    )
 
 
 def test_the_page_is_written_with_the_operators_texts(vault: Vault, tmp_path: Path) -> None:
