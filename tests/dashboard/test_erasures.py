@@ -170,7 +170,12 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     worked(api.service)
     assert requests.get(api.tenant.tenant_id, which).status == "held"
     page = said(visitor.page(f"/privacy/erasures/{which}"))
-    for part in ("blocked by a hold", "Under legal hold 2", "Last pass finished", "2 memories are under legal hold"):
+    for part in (
+        "waits for a legal hold",
+        "Under legal hold 2",
+        "Last pass finished",
+        "2 memories are under legal hold",
+    ):
         assert part in page
     assert "Left over 0" not in page
     assert "2 under legal hold" in said(visitor.page("/privacy/erasures"))

@@ -100,7 +100,8 @@ def test_the_curve_shows_what_protects_a_memory_from_its_thresholds(
     assert "archived below 0.3 unless protected" in chart
     if "after the grace period" in words:
         now = (
-            r"it stays in the active tier. Now, because of the grace period: accepted .*, within the first 7 days ?\. "
+            r"it stays in the active tier. Now, because of the grace period: memories aren't moved or deleted for lack "
+            r"of use in their first 7 days; this one was received .* ago ?\. "
         )
         assert re.search(now + r"Later: salience 0\.95 is above", said(html)), re.findall(
             "Its strength .*Later.*", said(html)

@@ -127,11 +127,15 @@ def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form:
 
     `partial` is the answer while an erasure waits for a legal hold: what is erased, what is retained and on which
     ground. Ebbing sends no letter. 409 for an extension, refusal or completion that isn't recorded.
+
+    If work remains that the letter states, such as texts to review or another erasure with the same case reference, the
+    response header `Ebbing-Open-Work` names it.
     """
-    text = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
+    found = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
+    warning = {"Ebbing-Open-Work": "; ".join(found.open_work)} if found.open_work else {}
     if as_form == "html":
-        return Response(text, media_type="text/html", headers=INERT)
-    return Response(text, media_type="text/plain")
+        return Response(found.text, media_type="text/html", headers=INERT | warning)
+    return Response(found.text, media_type="text/plain", headers=warning)
 
 
 @router.post("/{request_id}/deny", summary="Deny a request")

@@ -158,8 +158,12 @@ class Api:
 
     def page(self, path: str) -> str:
         """Return the text of a page that requires the key; raises like `call`."""
+        return self.fetch(path).text
+
+    def fetch(self, path: str) -> httpx2.Response:
+        """Return the response to a request for a page that requires the key; raises like `call`."""
         headers = {"Authorization": f"Bearer {self._key()}"}
-        return self._send(self._client.build_request("GET", path, headers=headers), repeatable=True).text
+        return self._send(self._client.build_request("GET", path, headers=headers), repeatable=True)
 
     def _send(self, request: httpx2.Request, *, repeatable: bool) -> httpx2.Response:
         with waiting_for(f"waiting for {self.place.url}: {request.method} {request.url.path}") as line:

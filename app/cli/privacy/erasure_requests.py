@@ -49,7 +49,9 @@ def requests(
     status: Annotated[
         str | None,
         typer.Option(
-            "--status", help="Only erasures with this status: `grace`, `running`, `held`, `verified` or `cancelled`."
+            "--status",
+            help="Only erasures with this status: `grace`, `running`, `held` (waits for a legal hold), `verified` or "
+            "`cancelled`.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of erasures.")] = 100,
@@ -62,7 +64,7 @@ def requests(
         (
             each["erasure_id"],
             each["kind"],
-            each["status"],
+            describe_status(each["status"]),
             each["hidden"],
             each.get("held") or "",
             ", ".join(hold["hold_id"] for hold in each.get("holds", ())),
@@ -72,9 +74,9 @@ def requests(
         )
         for each in found
     )
-    heads = ["request ID", "law", "status", "hidden at once", "held", "legal holds", "case", "scope"]
+    heads = ["request ID", "law", "status", "hidden at once", "under legal hold", "legal holds", "case", "scope"]
     heads += ["requested", "erased after", "due"]
-    print_rows({"erasures": found}, heads, rows, right=["hidden at once", "held"], as_json=as_json)
+    print_rows({"erasures": found}, heads, rows, right=["hidden at once", "under legal hold"], as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing privacy cancel ID", "ebbing privacy cancel ID --yes"))
@@ -149,6 +151,8 @@ def print_report(found: dict[str, Any]) -> None:
     if counts := found.get("counts"):  # absent from servers of the version before
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
         outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""
+        if counts["held"] and not counts["erased"]:
+            outcome = "none erased yet, all under legal hold"
         typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}")
     dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
     for name, moment in dates.items():
@@ -163,25 +167,19 @@ def print_report(found: dict[str, Any]) -> None:
     ]
     print_table(["store", *columns], rows, right=columns)
     typer.echo(f"{len(found['stores']) - len(rows)} other stores had no matching data; --json and --html list them")
-    if found.get("texts_redacted"):
-        redacted = count_of(found["texts_redacted"], "text", "texts")
-        verb = "was" if found["texts_redacted"] == 1 else "were"
-        typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
-    if similar := (found.get("similar_names") or {}).get("memories"):
-        typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
-    if listed := (found.get("mentions") or {}).get("texts"):
-        text = f"{count_of(len(listed), 'text', 'texts')} of operators may mention the subject by a part of the name"
-        typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
+    _print_names(found)
     passes = found.get("passes", ())
     if len(passes) > 1:
         rows = [
             (number, format_minute(each["finished_at"]), each["memories"], each["held"], ", ".join(each["holds"]))
             for number, each in enumerate(passes, start=1)
         ]
-        print_table(["pass", "finished", "erased", "held", "legal holds"], rows, right=["pass", "erased", "held"])
+        heads = ["pass", "finished", "erased", "under legal hold", "legal holds"]
+        print_table(heads, rows, right=["pass", "erased", "under legal hold"])
     kept = [
         (each["what"], "" if each["count"] is None else each["count"], each["ground"], each.get("until", ""))
         for each in found["kept"]
+        if each.get("code") != "released"  # a released hold retains nothing; the table of passes names it
     ]
     print_table(["retained", "count", "ground", "until"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"
@@ -189,6 +187,26 @@ def print_report(found: dict[str, Any]) -> None:
     typer.echo(
         f"backups: the last backup with this data expires {format_minute(found['backups']['newest_affected_expires'])}"
     )
+
+
+def _print_names(found: dict[str, Any]) -> None:
+    """Print what may still name the person or belongs to the case: texts of operators, other spellings and erasures."""
+    if found.get("texts_redacted"):
+        redacted = count_of(found["texts_redacted"], "text", "texts")
+        verb = "was" if found["texts_redacted"] == 1 else "were"
+        typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
+    if similar := (found.get("similar_names") or {}).get("memories"):
+        typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
+    listed = (found.get("mentions") or {}).get("texts", ())
+    if waiting := [each for each in listed if each.get("decision") is None]:
+        text = f"{count_of(len(waiting), 'text', 'texts')} of operators may mention the subject by a part of the name"
+        typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
+    if len(waiting) < len(listed):
+        text = f"{count_of(len(listed) - len(waiting), 'text', 'texts')} with a part of the name reviewed"
+        typer.echo(f"{text}; `ebbing privacy mentions {plain(found['erasure_id'])}` lists the decisions")
+    for other in (found.get("same_case") or {}).get("erasures", ()):
+        shown, state = plain(other["erasure_id"]), describe_status(other["status"])
+        typer.echo(f"another erasure with the same case reference isn't finished: {shown} ({state})")
 
 
 @router.command(
@@ -252,6 +270,11 @@ def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
 def erasure_path(request_id: str) -> str:
     """Return the path of an erasure."""
     return item_path(PATH, request_id)
+
+
+def describe_status(status: str) -> str:
+    """Return the status of an erasure in words."""
+    return {"grace": "grace period", "held": "waits for a legal hold"}.get(status, plain(status))
 
 
 def describe_scope(found: dict[str, Any]) -> str:

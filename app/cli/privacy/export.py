@@ -123,6 +123,12 @@ def export(
     counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
     text = f"{output}: {format_bytes(size)} ({counts or 'no data'}); request ID {plain(made['id'])}"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
+    if (made["kind"], made.get("law")) == ("access", "gdpr"):
+        typer.echo(
+            f"next: check the texts for data about other people, and fill in the blanks of `ebbing privacy letter "
+            f"{plain(made['id'])} completion`, for what GDPR Art. 15(1) requires and this service doesn't know",
+            err=True,
+        )
 
 
 def _read_case(logged: dict[str, Any]) -> dict[str, Any]:

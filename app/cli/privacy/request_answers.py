@@ -146,12 +146,18 @@ def letter(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it."""
+    """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it.
+
+    A warning names work that remains and that the letter states, such as texts to review or other erasures of the case.
+    """
     from app.cli.core.client import Api
 
     path = f"{item_path(item_path(PATH, request_id) + '/letters', name)}?format={'html' if html else 'text'}"
     with Api(find_connection(url)) as api:
-        page = api.page(path)
+        response = api.fetch(path)
+    page = response.text
+    if open_work := response.headers.get("Ebbing-Open-Work"):
+        typer.echo(f"warning: work remains, which the letter states: {plain(open_work)}", err=True)
     if html is None:
         print_result({"letter": name, "text": page}, page.rstrip("\n"), as_json=as_json)
         return

@@ -9,7 +9,7 @@ import typer
 from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, count_of, examples, plain, print_json, print_table
-from app.cli.privacy.erasure_requests import Id, describe_scope, erasure_path, router
+from app.cli.privacy.erasure_requests import Id, describe_scope, describe_status, erasure_path, router
 from app.cli.privacy.export import PATH as EXPORTS
 from app.cli.privacy.request_log import PATH as REQUESTS
 from app.cli.privacy.request_log import describe_answer
@@ -74,7 +74,11 @@ def _show_erasure(found: dict[str, Any], logged: dict[str, Any], *, as_json: boo
     if as_json:
         print_json(found | ({"request": logged} if logged else {}))
         return
-    shown: dict[str, object] = {"request ID": found["erasure_id"], "law": found["kind"], "status": found["status"]}
+    shown: dict[str, object] = {
+        "request ID": found["erasure_id"],
+        "law": found["kind"],
+        "status": describe_status(found["status"]),
+    }
     shown |= {"scope": describe_scope(found), "hidden at once": found["hidden"]}
     if found.get("held"):  # servers of the version before don't say it
         shown["under legal hold"] = found["held"]

@@ -182,7 +182,7 @@ def describe_answer(each: dict[str, Any]) -> str:
     """Describe the answer to a request: `open`, or the outcome with its legal ground."""
     basis = each["basis"]
     if each["answer"] is None and each.get("partial_sent_at"):
-        return "partial, waits for a hold"
+        return "partial answer sent, waits for a legal hold"
     return f"{each['answer'] or 'open'}{f': {basis}' if basis else ''}"
 
 

@@ -141,7 +141,7 @@ def record_partial_answer(acting: Guarding, request_id: RequestId) -> Response:
 @router.get("/requests/{request_id}/letters/{letter}")
 def show_letter(viewer: PrivacyViewer, request_id: RequestId, letter: LetterKind) -> Response:
     """Return an answer to a request as a printable page."""
-    page = request_log.write_letter(viewer.tenant_id, request_id, letter, as_page=True)
+    page = request_log.write_letter(viewer.tenant_id, request_id, letter, as_page=True).text
     return Response(page, media_type="text/html", headers=REPORT_HEADERS)
 
 

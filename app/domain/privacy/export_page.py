@@ -13,7 +13,7 @@ import msgspec
 from app.domain.ingest.memory import COLUMNS
 from app.domain.privacy.documents.texts import ENGLISH, Texts
 
-_ENDS: Final = {"access": ("recipients", "controller", "terms", "files"), "portable": ("files",)}
+_ENDS: Final = {"access": ("recipients", "terms", "files"), "portable": ("files",)}
 """The sections after the memories, by kind of export."""
 PAGE_MEMORIES: Final = 50
 """Memories of a section, which begins on a new page in print."""
@@ -182,7 +182,7 @@ def render_foot(
     contents: PageContents,
     texts: Texts = ENGLISH,
 ) -> str:
-    """Return the end of the page: recipients, the controller's additions, terms, and other files with line counts.
+    """Return the end of the page: recipients, terms, and other files with line counts.
 
     Args:
         recipients: None for an export that doesn't list them.
@@ -197,10 +197,6 @@ def render_foot(
     )
     end = "</section>" if contents.sections else ""
     received = f'<h2 id="recipients">{escape(texts.text("export.recipients"))}</h2>{sent}'
-    received += f'<h2 id="controller">{escape(texts.text("export.controller"))}</h2>'
-    received += (
-        f"<p>{escape(texts.text('export.controller_adds'))}</p>{_render_pairs('export.controller_fields', texts)}"
-    )
     received += f'<h2 id="terms">{escape(texts.text("export.terms"))}</h2>{_render_pairs("export.glossary", texts)}'
     return (
         f"{end}<section>{'' if recipients is None else received}"

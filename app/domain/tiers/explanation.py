@@ -176,8 +176,13 @@ def _never_forget(rules: TierRules, case: DecisionCase) -> str:
 def _grace(rules: TierRules, case: DecisionCase) -> str:
     protection: Protection = rules.protection
     if case.back_days < protection.grace_days:
-        since = "accepted" if case.back_days == case.age_days else "restored"
-        return f"{since} {_format_age(case.back_days)} ago, within the first {_format_age(protection.grace_days)}"
+        is_new = case.back_days == case.age_days
+        period = f"in {'their' if is_new else 'the'} first {_format_age(protection.grace_days)}"
+        since, seen = ("", "received") if is_new else (" after a restore", "restored")
+        return (
+            f"memories aren't moved or deleted for lack of use {period}{since}; this one was {seen} "
+            f"{_format_age(case.back_days)} ago"
+        )
     if case.importance > protection.grace_importance_above:
         return _format_comparison("importance", case.importance, "above", protection.grace_importance_above)
     return f"decay doesn't move memories of the kind {case.kind}"

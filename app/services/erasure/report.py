@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
@@ -13,6 +13,8 @@ from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describ
 from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
+from app.services.erasure import operator_texts
+from app.services.erasure.operator_texts import UNTIL_TENANT
 from app.services.erasure.requests import get
 from app.services.erasure.residual_copies import RECIPIENTS_GO, describe_backups, list_copies
 from app.services.erasure.tenant_retained import RETAINED
@@ -21,19 +23,17 @@ from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
 from app.software_version import software_version
 from app.store.core import database
-from app.store.erasure import recipients, tombstones
+from app.store.erasure import recipients, same_case, tombstones
 from app.store.erasure.recipients import HoldAuthors
 from app.store.erasure.requests import Erasure
 from app.store.jobs import jobs
 from app.store.privacy import anonymisation, audit_entries, deadlines, hold_changes, request_log
-from app.store.privacy.hold_changes import HoldChange
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
-_CASE_UNTIL: Final = "the tenant is deleted"
 _UNLIMITED: Final = "the installation is deleted; the key of the digests is destroyed with the tenant"
 _CITED: Final[dict[Law, tuple[str, str]]] = {
     "gdpr": (f"{_CASE_GROUND} (GDPR Art. 5(2))", f"{RECIPIENTS_GO} (GDPR Art. 19)"),
@@ -74,7 +74,7 @@ def build_report(
         named: What may name the erased person outside the scope, by `mentions.find_named`.
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
-    retained = _list_retained(tx, tenant_id, names.values())
+    retained = _list_retained(tx, tenant_id, names.values(), memories)
     holding = recipients.holds_on(tx, tenant_id, held)
     shared = {
         "made_at": now.isoformat(),
@@ -95,6 +95,7 @@ def build_report(
         delays = _list_delays(tx, tenant_id, erasure, holding)
         scope = "tenant" if erasure.whole_tenant else scope_name(erasure.scope)
         report: dict[str, Any] = {"cut": erasure.cut, "scope": scope}
+        report["names_person"] = erasure.scope.subject is not None
         report |= {"texts_redacted": erasure.texts_redacted, **named}
         report["stores"] = _stores(erasure, left, now)
         report["kept"] = list(RETAINED) if erasure.whole_tenant else _describe_holds(holding, delays) + retained
@@ -183,8 +184,16 @@ def _describe_holds(holding: Sequence[recipients.Holding], delays: Sequence[Hold
     return retained + describe_delays(delays, [hold.hold_id for hold in holding])
 
 
-def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[bytes]) -> list[dict[str, Any]]:
-    """List the data that is retained on grounds other than a legal hold."""
+def _list_retained(
+    tx: database.Transaction, tenant_id: UUID, digests: Collection[bytes], memories: int
+) -> list[dict[str, Any]]:
+    """List the data that is retained on grounds other than a legal hold.
+
+    Args:
+        memories: Number of erased memories.
+    """
+    records = [*(["ids of erased memories"] if memories else []), *(["a keyed digest of the name"] if digests else [])]
+    records.append("the last position in the input queue that the erasure covers")
     anonymous: list[dict[str, Any]] = [
         {
             "what": "anonymous memories: data that identified the subject was removed",
@@ -199,8 +208,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
     return [
         *anonymous,
         {
-            "what": "ids of erased memories, a keyed digest of the name, and the last position in the input "
-            "queue that the erasure covers",
+            "what": ", ".join(records),
             "count": None,
             "ground": "so that a restored backup, a late retry or a replay doesn't bring anything back",
             "until": _UNLIMITED,
@@ -218,7 +226,7 @@ def _list_retained(tx: database.Transaction, tenant_id: UUID, digests: Iterable[
             "what": "the erasure's dates, controller, case reference and legal basis, and this report",
             "count": None,
             "ground": _CASE_GROUND,
-            "until": _CASE_UNTIL,
+            "until": UNTIL_TENANT,
             "code": "case",
         },
     ]
@@ -251,7 +259,9 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         hold_ids = list(read_delays(erasure.report))
         authors = recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []
         changes = hold_changes.list_changes(tx, tenant_id, hold_ids) if hold_ids else []
-        texts = _list_operator_texts(authors, changes, logged)
+        texts = operator_texts.list_texts(erasure.report, authors, changes, logged)
+        unfinished = same_case.list_unfinished(tx, tenant_id, erasure.case_reference, erasure_id)
+        now = database.now(tx)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
         "erasure_id": str(erasure_id),
@@ -283,6 +293,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "rewritten_at": erasure.rewritten_at,
         },
         "operator_texts": texts,
+        "same_case": {"at": now, "erasures": [each._asdict() for each in unfinished]},
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
         **_cite_law(_correct_grounds(erasure.report, authors), erasure.kind, is_logged=logged is not None),
@@ -299,35 +310,6 @@ def _correct_grounds(report: Mapping[str, Any], authors: Sequence[HoldAuthors]) 
         for row in report["kept"]
     ]
     return {**report, "kept": kept}
-
-
-def _list_operator_texts(
-    authors: Sequence[HoldAuthors], changes: Sequence[HoldChange], logged: PrivacyRequest | None
-) -> list[dict[str, Any]]:
-    """List the reasons that operators wrote about this erasure: who wrote each, when, and until when it is retained."""
-    texts: list[dict[str, Any]] = []
-    if logged is not None and logged.extended_at is not None:
-        texts.append(
-            {
-                "what": "reason of the extension",
-                "code": "extension",
-                "by": logged.extended_by,
-                "at": logged.extended_at,
-                "until": f"{KEPT_MONTHS} months after the answer",
-            }
-        )
-    for each in authors:
-        shared = {"hold": str(each.hold_id), "until": _CASE_UNTIL}
-        placed = {"by": each.placed_by, "at": each.placed_at}
-        texts.append({"what": "reason of the legal hold", "code": "hold"} | placed | shared)
-        if each.has_release_reason:
-            released = {"by": each.released_by, "at": each.released_at}
-            texts.append({"what": "reason of the hold's release", "code": "release"} | released | shared)
-    for change in changes:
-        corrected = {"by": change.changed_by, "at": change.changed_at, "until": _CASE_UNTIL}
-        what = {"what": "correction of the legal hold", "code": "correction", "hold": str(change.hold_id)}
-        texts.append(what | corrected)
-    return texts
 
 
 class GraceEnd(NamedTuple):
@@ -356,7 +338,7 @@ def _cite_law(report: Mapping[str, Any], law: Law, *, is_logged: bool) -> dict[s
         is_logged: Whether the request log has an entry, which earlier versions described together with the dates.
     """
     ground, goes = _CITED[law]
-    case = {"ground": ground, "until": _CASE_UNTIL}
+    case = {"ground": ground, "until": UNTIL_TENANT}
     kept = [row | case if row.get("code") == "case" else row for row in report["kept"]]
     if is_logged:
         kept.append(_REQUEST_LOG | {"ground": ground})

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
+from app.domain.formatting import count_of
 from app.domain.privacy.audit_chain import SYSTEM, Action
 from app.domain.privacy.documents.letters import (
     ERASING,
     NOT_HELD,
     WAITS,
+    ErasureFacts,
     HeldMemories,
     LetterKind,
+    OpenErasure,
     PartialErasure,
     describe_ground,
     render_letter_page,
     render_letter_text,
 )
-from app.domain.privacy.documents.report_counts import count_similar
+from app.domain.privacy.documents.report_counts import count_reviews, count_similar
 from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
 from app.domain.privacy.requests import (
     Answer,
@@ -35,10 +39,13 @@ from app.services.privacy import deadlines, document_texts, retained_texts
 from app.services.privacy.recorded_requests import past_moment
 from app.services.security import audit
 from app.store.core import database
-from app.store.erasure import holds_in_scope, requests
+from app.store.erasure import holds_in_scope, requests, same_case
 from app.store.privacy import request_log
 
 CATEGORIES_MAX: Final = 500
+_OTHERS_MAX: Final = 5
+"""Maximum number of other erasures that a warning names."""
+_OPEN_STATES: Final = {"grace": "grace period", "running": "running", "held": "waits for a legal hold"}
 _TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give a later time"
 _DENY_ERASURE: Final = (
     "its erasure answers this request: to deny it, cancel the erasure during its grace period, then record the request "
@@ -262,7 +269,20 @@ def _sending_moment(tx: database.Transaction, request: PrivacyRequest, moment: d
     return sent_at
 
 
-def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_page: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An answer to a request.
+
+    Attributes:
+        text: The letter as plain text or as a printable page.
+        open_work: The work that remains, in words, which the letter states too; empty if there is none.
+    """
+
+    text: str
+    open_work: Sequence[str]
+
+
+def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_page: bool) -> Letter:
     """Return an answer to a request, as plain text or as a printable page; Ebbing doesn't send it.
 
     Raises:
@@ -273,6 +293,7 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
         request, now = _get_or_404(tx, tenant_id, request_id), database.now(tx)
         erasure = requests.get(tx, tenant_id, request_id)
         found = holds_in_scope.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
+        others = same_case.list_unfinished(tx, tenant_id, request.case_reference, request_id)
     texts = document_texts.read()
     partial = None
     if erasure is not None and erasure.status == "held":
@@ -282,8 +303,28 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
         ]
         partial = PartialErasure((erasure.report or {}).get("memories", 0), erasure.finished_at, held)
     render = render_letter_page if as_page else render_letter_text
-    similar = count_similar((erasure and erasure.report) or {})
-    return render(letter, request, now, texts, has_report=erasure is not None, similar=similar, partial=partial)
+    report = (erasure and erasure.report) or {}
+    facts = ErasureFacts(
+        erasure is not None,
+        count_similar(report),
+        count_reviews(report).open,
+        [OpenErasure(*each) for each in others],
+        partial,
+    )
+    states_open = request.nature == "erasure" and letter in ("completion", "partial")
+    return Letter(render(letter, request, now, texts, facts), _list_open_work(facts) if states_open else ())
+
+
+def _list_open_work(facts: ErasureFacts) -> list[str]:
+    """Return the work that remains after an erasure, for the caller who prints its letter."""
+    texts = count_of(facts.reviews, "text", "texts")
+    reviews = [f"{texts} with a part of the person's name still to review"] if facts.reviews else []
+    others = [
+        f"another erasure with the same case reference, {each.erasure_id}: {_OPEN_STATES[each.status]}"
+        for each in facts.others[:_OTHERS_MAX]
+    ]
+    more = len(facts.others) - len(others)
+    return reviews + others + ([count_of(more, "further erasure", "further erasures")] if more else [])
 
 
 def _lock_open(tx: database.Transaction, tenant_id: UUID, request_id: UUID) -> PrivacyRequest:

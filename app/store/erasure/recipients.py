@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.privacy.case_details import REPLACEMENTS
 from app.domain.privacy.legal_hold import HoldGround
 from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.privacy.holds import HOLDS
@@ -64,6 +65,8 @@ class HoldAuthors(NamedTuple):
 
     Attributes:
         ground: The legal ground now, which may have been added or corrected since a report was written.
+        is_replaced: Whether the reason was replaced because of an erased person's name.
+        is_release_replaced: Whether the reason of the release was replaced.
     """
 
     hold_id: UUID
@@ -73,16 +76,20 @@ class HoldAuthors(NamedTuple):
     released_by: str | None
     has_release_reason: bool
     ground: HoldGround | None
+    is_replaced: bool
+    is_release_replaced: bool
 
 
 def hold_authors(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> list[HoldAuthors]:
     """Return who wrote the texts of these holds, in order of placement; unknown holds are omitted."""
-    rows = driver_connection(tx).execute(_HOLD_AUTHORS, {"tenant": tenant_id, "ids": Uuids(hold_ids)}).fetchall()
+    values = {"tenant": tenant_id, "ids": Uuids(hold_ids), "replaced": list(REPLACEMENTS)}
+    rows = driver_connection(tx).execute(_HOLD_AUTHORS, values).fetchall()
     return [HoldAuthors(*row) for row in rows]
 
 
 _HOLD_AUTHORS: Final = """
-SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '', ground
+SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '', ground,
+  reason = ANY (%(replaced)s), coalesce(release_reason = ANY (%(replaced)s), false)
 FROM holds
 WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s) ORDER BY placed_at, hold_id
 """

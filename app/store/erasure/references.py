@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.privacy.case_details import CLEARED
 from app.domain.privacy.erasure import Named
 from app.domain.text.embedding_input import CONTEXT_TURNS
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
@@ -115,14 +116,14 @@ _CLEAR_JOBS: Final = f"""
 UPDATE jobs SET parameters = '{{}}', state = '{{}}' WHERE job_id IN (SELECT job_id {_JOBS})
 """  # noqa: S608 - constants only
 _CLEAR_HOLDS: Final = f"""
-UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE 'erased' END,
-  thread = CASE WHEN thread IS NULL THEN NULL ELSE 'erased' END, reason = 'erased'
+UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE '{CLEARED}' END,
+  thread = CASE WHEN thread IS NULL THEN NULL ELSE '{CLEARED}' END, reason = '{CLEARED}'
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 
 # Earlier reasons of the holds that `_CLEAR_HOLDS` clears next.
 _CLEAR_CHANGES: Final = f"""
-UPDATE hold_changes SET reason = 'erased'
+UPDATE hold_changes SET reason = '{CLEARED}'
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 

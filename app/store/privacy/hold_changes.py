@@ -20,6 +20,8 @@ class HoldChange(NamedTuple):
         changed_by: Id of the API key of the caller who corrected the hold.
     """
 
+    change_id: UUID
+
     hold_id: UUID
     changed_at: datetime
     changed_by: str
@@ -61,6 +63,6 @@ def list_changes(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> l
 
 
 _LIST: Final = """
-SELECT hold_id, changed_at, changed_by, ground, reason FROM hold_changes
+SELECT change_id, hold_id, changed_at, changed_by, ground, reason FROM hold_changes
 WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s) ORDER BY changed_at, change_id
 """

@@ -50,7 +50,7 @@ def test_a_held_erasure_is_answered_by_a_letter(api: Api) -> None:
     case = Case(api, ground="legal_claims")
     assert case.erasure()["status"] == "held"
     text = case.letter().text
-    assert "Partial completion of the request" in text
+    assert "Partial answer to the request" in text
     assert "Case reference: DSR-17" in text
     assert "we erased 2 memories, together with the data derived from them" in text
     assert f"We retain 1 memory under legal hold {case.hold['id']}" in text

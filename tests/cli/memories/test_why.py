@@ -12,7 +12,7 @@ EXPLAINED: Final[dict[str, Any]] = {
     "wanted": "active",
     "rule": "grace",
     "source": "tool",
-    "why": "accepted 17 s ago, within the first 7 days",
+    "why": "memories aren't moved or deleted for lack of use in their first 7 days; this one was received 17 s ago",
     "numbers": {"strength": 0.285714, "privacy_risk": 1.07e-07, "uses": 3, "kind": None},
     "holds": [],
     "next_change": None,

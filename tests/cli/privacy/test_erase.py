@@ -222,6 +222,32 @@ def test_the_outcome_and_the_end_of_the_grace_period_are_shown(cli: Cli, api: St
     assert ["the", "key", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
 
 
+def test_an_erasure_under_legal_hold_alone_has_erased_nothing_yet(cli: Cli, api: Stub) -> None:
+    counts = {"in_scope": 2, "erased": 0, "held": 2, "left": 0}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"counts": counts})
+    assert "2 memories in scope: none erased yet, all under legal hold\n" in cli("privacy", "report", "e1").out
+
+
+def test_a_report_lists_nothing_that_a_released_hold_no_longer_retains(cli: Cli, api: Stub) -> None:
+    released = {"what": "nothing under a released legal hold", "count": 0, "ground": "x", "until": "–"}
+    case = {"what": "the dates", "count": None, "ground": "proof", "until": "later", "code": "case"}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"kept": [released | {"code": "released"}, case]})
+    shown = cli("privacy", "report", "e1").out
+    assert "the dates" in shown
+    assert "released legal hold" not in shown
+
+
+def test_a_report_counts_texts_to_review_and_names_other_erasures_of_the_case(cli: Cli, api: Stub) -> None:
+    texts = [{"decision": decision} for decision in ("redact", None, "keep")]
+    other = {"erasure_id": "e2", "status": "held", "erase_after": "2026-03-14T11:00:00Z"}
+    more = {"erasure_id": "e1", "mentions": {"texts": texts, "more": 0}, "same_case": {"at": "x", "erasures": [other]}}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
+    shown = cli("privacy", "report", "e1").out
+    assert "1 text of operators may mention the subject by a part of the name: review with" in shown
+    assert "2 texts with a part of the name reviewed" in shown
+    assert "another erasure with the same case reference isn't finished: e2 (waits for a legal hold)" in shown
+
+
 def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:
     first = {"started_at": "2026-03-14T11:00:00Z", "finished_at": "2026-03-14T11:05:00Z", "memories": 210, "held": 2}
     second = {"started_at": "2026-05-02T08:00:00Z", "finished_at": "2026-05-02T08:01:00Z", "memories": 2, "held": 0}
@@ -266,6 +292,7 @@ def test_requests_show_the_number_held_the_holds_and_the_case(cli: Cli, api: Stu
     for out in (listed, shown):
         assert "h1" in out
         assert "DSR-17" in out
+        assert "waits for a legal hold" in out
     assert "h1 (2 memories, legal claims)" in shown
     assert "under legal hold   2" in shown
     assert json.loads(cli("privacy", "show", "e1", "--json").out) == found

@@ -54,6 +54,16 @@ def test_an_export_is_waited_for_and_saved_for_its_owner_alone(cli: Cli, api: St
     assert (printed["id"], printed["status"], printed["bytes"]) == ("e1", "ready", 6)
 
 
+def test_an_access_export_under_the_gdpr_names_what_the_controller_adds(cli: Cli, api: Stub, tmp_path: Path) -> None:
+    ready(api)
+    for law in ("ccpa", "gdpr"):
+        made = EXPORT | {"status": "ready", "kind": "access", "law": law}
+        api.replies["GET /v1/privacy/exports/e1"] = Reply(200, made)
+        done = cli("export", "ann", "--output", str(tmp_path / f"{law}.zip"), "--yes")
+        assert ("`ebbing privacy letter e1 completion`" in done.err) == (law == "gdpr")
+        assert "next:" not in done.out
+
+
 def test_a_file_that_is_there_isnt_overwritten(cli: Cli, api: Stub, tmp_path: Path) -> None:
     file = tmp_path / "ann.zip"
     file.write_text("mine")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Cli
 from tests.cli.stub import Reply, Stub, problem
 
@@ -71,6 +73,20 @@ def test_a_letter_is_printed_or_written_as_a_page(cli: Cli, api: Stub, tmp_path:
     assert page.read_text() == "Dear"
     done = cli("privacy", "letter", "r1", "extension", "--html", str(page), "--json")
     assert (json.loads(done.out), done.err) == ({"letter": "extension", "html": str(page)}, "")
+
+
+@pytest.mark.parametrize("form", [(), ("--html", "letter.html")], ids=["text", "page"])
+def test_a_letter_that_states_open_work_has_a_warning(
+    cli: Cli, api: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    headers = {"Ebbing-Open-Work": "2 texts with a part of the person's name still to review"}
+    api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear", headers)
+    done = cli("privacy", "letter", "r1", "completion", *form)
+    assert "warning: work remains, which the letter states: 2 texts with a part of the person's name" in done.err
+    assert ("Dear" in done.out) == (not form)
+    api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear")
+    assert "warning" not in cli("privacy", "letter", "r1", "completion", *form).err
 
 
 def test_a_request_is_recorded_confirmed_and_completed(cli: Cli, api: Stub) -> None:

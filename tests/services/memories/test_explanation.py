@@ -58,7 +58,7 @@ def test_decay_decides_where_nothing_protects(aged: Aged) -> None:
         ({"categories": ["consent"]}, "never_forget", "a tag or category protects it permanently"),
         ({"kind": "procedural"}, "never_forget", "memories of the kind procedural are protected permanently"),
         ({"kind": "system"}, "grace", "decay doesn't move memories of the kind system"),
-        ({"created_at": days(-6)}, "grace", "accepted 6 days ago, within the first 7 days"),
+        ({"created_at": days(-6)}, "grace", "for lack of use in their first 7 days; this one was received 6 days ago"),
         ({"kind": "semantic"}, "decay", "is below 0.3"),
         ({"tags": ["holiday"]}, "decay", "is below 0.3"),
     ],

@@ -59,6 +59,42 @@ class PartialErasure:
     held: Sequence[HeldMemories]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenErasure:
+    """Another unfinished erasure with the same case reference; `status` is `grace`, `running` or `held`."""
+
+    erasure_id: UUID
+    status: str
+    erase_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureFacts:
+    """What the answers to a request for erasure state about erasures.
+
+    Attributes:
+        has_report: Whether an erasure in this service answers the request; its report is enclosed.
+        similar: Number of memories under another spelling of the person's name, which the erasure didn't cover.
+        reviews: Number of texts with a part of the person's name that still have to be reviewed.
+        others: Other unfinished erasures with the case reference of the request.
+        partial: The request's erasure, if it waits for legal holds.
+    """
+
+    has_report: bool = False
+    similar: int = 0
+    reviews: int = 0
+    others: Sequence[OpenErasure] = ()
+    partial: PartialErasure | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether work remains after the erasure."""
+        return bool(self.reviews or self.others)
+
+
+NO_ERASURE: Final = ErasureFacts()
+
+
 def possible_letters(request: PrivacyRequest, *, is_held: bool = False) -> list[LetterKind]:
     """Return the letters that can be written about a request in its current state.
 
@@ -94,23 +130,16 @@ def letter_lines(
     letter: LetterKind,
     request: PrivacyRequest,
     texts: Texts = ENGLISH,
-    *,
-    has_report: bool = False,
-    similar: int = 0,
-    partial: PartialErasure | None = None,
+    erasure: ErasureFacts = NO_ERASURE,
 ) -> list[str]:
     """Return the paragraphs of a letter, from the greeting to the closing.
-
-    Args:
-        has_report: Whether an erasure answered the request, whose report is enclosed with the completion.
-        similar: Number of memories under another spelling of the person's name, which the erasure didn't cover.
-        partial: The request's erasure, if it waits for legal holds.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
+    partial = erasure.partial
     if not _is_possible(letter, request, is_held=partial is not None):
-        if letter == "completion" and partial is None and has_report and request.answer is None:
+        if letter == "completion" and partial is None and erasure.has_report and request.answer is None:
             raise Conflict(ERASING)
         raise Conflict(_MISSING[letter] if partial is None or letter == "extension" else WAITS)
     key, law = f"answer.{letter}", request.law
@@ -136,14 +165,10 @@ def letter_lines(
         case "refusal":
             lines += [texts.text(f"{key}.refused"), texts.text(f"{key}.basis", basis=request.basis)]
         case "completion":
-            done = f"{key}.done_{request.nature}{'_report' if has_report else ''}"
-            lines.append(texts.text(done, answered_at=texts.day(request.answered_at)))
-            if request.nature == "access" and f"{key}.access_{law}" in texts:
-                lines.append(texts.text(f"{key}.access_{law}", blank=texts.text("answer.blank")))
-            if similar:
-                lines.append(texts.count(f"{key}.similar", similar))
+            lines += _describe_completion(request, erasure, texts)
         case "partial":
             lines += _describe_partial(partial, texts) if partial else []
+            lines += _describe_open(erasure, texts)
     lines += [texts.text(f"{key}.{part}_{law}") for part in ("law", "complaint") if f"{key}.{part}_{law}" in texts]
     return [*lines, texts.text("answer.closing")]
 
@@ -167,6 +192,28 @@ def _describe_partial(partial: PartialErasure, texts: Texts) -> list[str]:
     return [erased, *retained, texts.text(f"{key}.hidden"), texts.text(f"{key}.{rest}")]
 
 
+def _describe_completion(request: PrivacyRequest, erasure: ErasureFacts, texts: Texts) -> list[str]:
+    key, is_open = "answer.completion", request.nature == "erasure" and erasure.is_open
+    done = f"{key}.done_{request.nature}{'_report' * erasure.has_report}{'_open' * is_open}"
+    lines = [texts.text(done, answered_at=texts.day(request.answered_at))]
+    if request.nature == "access" and f"{key}.access_{request.law}" in texts:
+        lines.append(texts.text(f"{key}.access_{request.law}", blank=texts.text("answer.blank")))
+    if is_open:
+        lines += _describe_open(erasure, texts)
+    if erasure.similar:
+        lines.append(texts.count(f"{key}.similar", erasure.similar))
+    return lines
+
+
+def _describe_open(erasure: ErasureFacts, texts: Texts) -> list[str]:
+    """Return a paragraph about the texts that await a review, and one about each other erasure of the case."""
+    reviews = [texts.count("answer.open.reviews", erasure.reviews)] if erasure.reviews else []
+    return reviews + [
+        texts.text(f"answer.open.{each.status}", erasure_id=each.erasure_id, erase_after=texts.moment(each.erase_after))
+        for each in erasure.others
+    ]
+
+
 def _head(request: PrivacyRequest, at: datetime, texts: Texts) -> dict[str, str]:
     blank = texts.text("answer.blank")
     return {
@@ -183,23 +230,17 @@ def render_letter_text(
     request: PrivacyRequest,
     at: datetime,
     texts: Texts = ENGLISH,
-    *,
-    has_report: bool = False,
-    similar: int = 0,
-    partial: PartialErasure | None = None,
+    erasure: ErasureFacts = NO_ERASURE,
 ) -> str:
     """Return a letter as plain text, with blanks for the requester's name and address.
 
     Args:
         at: Date of the letter.
-        has_report: Whether an erasure answered the request.
-        similar: Number of memories under another spelling of the person's name.
-        partial: The request's erasure, if it waits for legal holds.
 
     Raises:
         Conflict: The request isn't in the state that the letter is about.
     """
-    lines = letter_lines(letter, request, texts, has_report=has_report, similar=similar, partial=partial)
+    lines = letter_lines(letter, request, texts, erasure)
     head = "\n".join(f"{name}: {value}" for name, value in _head(request, at, texts).items())
     sign = f"{texts.text('answer.blank')}\n{texts.text('answer.signature')}"
     return "\n\n".join([head, texts.text(f"answer.{letter}.title"), *lines, sign]) + "\n"
@@ -210,10 +251,7 @@ def render_letter_page(
     request: PrivacyRequest,
     at: datetime,
     texts: Texts = ENGLISH,
-    *,
-    has_report: bool = False,
-    similar: int = 0,
-    partial: PartialErasure | None = None,
+    erasure: ErasureFacts = NO_ERASURE,
 ) -> str:
     """Return a letter as a printable page, with blanks for the requester's name and address.
 
@@ -221,12 +259,7 @@ def render_letter_page(
         Conflict: The request isn't in the state that the letter is about.
     """
     title = texts.text(f"answer.{letter}.title")
-    body = "".join(
-        map(
-            html.paragraph,
-            letter_lines(letter, request, texts, has_report=has_report, similar=similar, partial=partial),
-        )
-    )
+    body = "".join(map(html.paragraph, letter_lines(letter, request, texts, erasure)))
     sign = html.pairs(texts, {texts.text("answer.signature"): ""})
     return html.page(
         texts,

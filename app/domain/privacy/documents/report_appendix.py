@@ -7,10 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from app.domain.privacy.documents import html
-from app.domain.privacy.documents.report_counts import count_deleted_before, count_retained, count_unplanned
+from app.domain.privacy.documents.report_counts import (
+    count_deleted_before,
+    count_retained,
+    count_unplanned,
+    is_all_held,
+)
 from app.domain.privacy.documents.texts import Texts, read_moment
 
-DONE, CHECK, RETAINED, COPIES = 2, 3, 4, 5
+REQUEST, DONE, CHECK, RETAINED, COPIES, OUTSIDE = 1, 2, 3, 4, 5, 6
 """Numbers of the sections that sections and appendices refer to."""
 SYSTEMS, PASSES, DATES, HOSTS, PROOF, TERMS = "ABCDEF"
 """Letters of the appendices."""
@@ -51,8 +56,10 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
     found = [row for row in stores if row.get("code") is None or any(map(row.get, counted))]
     has_retained = any(map(count_retained, found))
     names = ("store", "method", "found", "removed", *(["retained"] if has_retained else []), "left")
-    rows = [[*_name_store(row, report["clocks"], texts), *(_figure(row, name) for name in names[2:])] for row in found]
+    rows = [[*_name_store(row, report, texts), *(_figure(row, name) for name in names[2:])] for row in found]
     notes = [texts.text("report.systems.note")]
+    if len(report.get("passes") or ()) > 1:
+        notes.append(texts.text("report.systems.passes", passes=PASSES))
     if unplanned := count_unplanned(report):
         notes.append(texts.count("report.systems.held", unplanned))
     if deleted := count_deleted_before(report):
@@ -62,7 +69,7 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
     table = html.table(texts, [texts.text(f"report.systems.{name}") for name in names], rows)
     empty = [row for row in stores if row not in found]
     more = [texts.text("report.systems.empty")] if empty else []
-    systems = [texts.text(f"stores.{row['code']}.name") for row in empty if row["code"] != "table"]
+    systems = [_name_system(row["code"], report, texts) for row in empty if row["code"] != "table"]
     tables = [row["table"] for row in empty if row["code"] == "table"]
     listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
     indexes = texts.text("report.systems.indexes", done=DONE)
@@ -95,15 +102,21 @@ def _figure(row: Mapping[str, Any], name: str) -> int:
     return count_retained(row) if name == "retained" else int(row[name])
 
 
-def _name_store(row: Mapping[str, Any], clocks: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
+def _name_system(code: str, report: Mapping[str, Any], texts: Texts) -> str:
+    """Return the name of a system; texts of operators are compared with names only if a person is erased."""
+    is_texts = code == "records" and report.get("scope") == "subject"
+    return texts.text("stores.records.name_person" if is_texts else f"stores.{code}.name")
+
+
+def _name_store(row: Mapping[str, Any], report: Mapping[str, Any], texts: Texts) -> tuple[str, str]:
     """Return the name and the method of a system; reports of earlier versions contain them in English."""
-    code, by, rewritten_at = row.get("code"), row.get("rewritten_by"), clocks.get("rewritten_at")
+    code, by, rewritten_at = row.get("code"), row.get("rewritten_by"), report["clocks"].get("rewritten_at")
     if code is None:
         return row["store"], row["method"]
     if code == "table":
         method = row["method_code"]
         return texts.text("stores.table.name", table=row["table"]), texts.text(f"methods.{method}")
-    name = texts.text(f"stores.{code}.name")
+    name = _name_system(code, report, texts)
     if by and rewritten_at:
         return name, texts.text(f"stores.{code}.method_done", rewritten_at=texts.moment(rewritten_at))
     if by:
@@ -138,7 +151,7 @@ def _passes(report: Mapping[str, Any], texts: Texts) -> str:
 def _dates(report: Mapping[str, Any], texts: Texts) -> str:
     clocks = dict(report["clocks"])
     if report["status"] == "held":
-        clocks["pass_finished_at"] = clocks.pop("finished_at")
+        clocks["stopped_at" if is_all_held(report) else "pass_finished_at"] = clocks.pop("finished_at")
     if clocks["grace_until"] == clocks["requested_at"]:
         del clocks["grace_until"]
     names = (name for name in texts.keys("report.dates") if name != "title")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.domain.privacy.erasure_passes import HELD
@@ -53,6 +53,22 @@ def count_retained(row: Mapping[str, Any]) -> int:
     return max(int(row["found"]) - int(row["removed"]) - int(row["left"]), 0)
 
 
+def has_retained_key(report: Mapping[str, Any]) -> bool:
+    """Return whether the person's encryption key is retained, because data that isn't erased is encrypted with it."""
+    keys = find_row(report, code="keys")
+    return keys is not None and count_retained(keys) > 0
+
+
+def is_all_held(report: Mapping[str, Any]) -> bool:
+    """Return whether legal holds cover all memories in scope, so that none has been erased yet."""
+    return report["status"] == "held" and not report["memories"]
+
+
+def has_removed_records(report: Mapping[str, Any]) -> bool:
+    """Return whether the erasure removed data other than memories, such as an earlier export."""
+    return any(row["removed"] for row in report["stores"])
+
+
 class ReviewCounts(NamedTuple):
     """The texts with a part of the erased person's name, by the operator's decision."""
 
@@ -66,6 +82,17 @@ def count_reviews(report: Mapping[str, Any]) -> ReviewCounts:
     listed = (report.get("mentions") or {}).get("texts") or ()
     decisions = [each.get("decision") for each in listed]
     return ReviewCounts(decisions.count("redact"), decisions.count("keep"), decisions.count(None))
+
+
+def count_unlisted(report: Mapping[str, Any]) -> int:
+    """Return the number of texts with a part of the person's name that the report doesn't list."""
+    return int((report.get("mentions") or {}).get("more", 0))
+
+
+def list_same_case(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the unfinished erasures with the report's case reference."""
+    found: Sequence[Mapping[str, Any]] = (report.get("same_case") or {}).get("erasures", ())
+    return found
 
 
 def count_similar(report: Mapping[str, Any]) -> int:

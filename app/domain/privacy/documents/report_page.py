@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.privacy.case_details import GDPR_GROUNDS
 from app.domain.privacy.documents import html
-from app.domain.privacy.documents.letters import describe_ground
 from app.domain.privacy.documents.report_appendix import (
     CHECK,
     COPIES,
     DONE,
     HOSTS,
+    OUTSIDE,
     PROOF,
     RETAINED,
     SYSTEMS,
+    TERMS,
     render_appendices,
 )
 from app.domain.privacy.documents.report_counts import (
@@ -24,14 +24,16 @@ from app.domain.privacy.documents.report_counts import (
     count_retained,
     count_reviews,
     count_similar,
-    find_row,
-    sum_holds,
+    count_unlisted,
+    has_removed_records,
+    has_retained_key,
+    is_all_held,
+    list_same_case,
 )
+from app.domain.privacy.documents.report_retained import describe_author, render_retained
 from app.domain.privacy.documents.texts import ENGLISH, Texts
-from app.domain.privacy.erasure_passes import HELD
 
 STYLE: Final = html.STYLE
-_OPERATOR: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_COPIES: Final = ("recipients", "mentions", "jobs")
 """Entries of `elsewhere` that aren't copies: the section on recipients covers the first two, and jobs copy no data."""
 
@@ -73,7 +75,10 @@ def _head(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_result(report: Mapping[str, Any], texts: Texts) -> str:
-    status, waiting = texts.text(f"status.{report['status']}"), count_reviews(report).open
+    name, waiting = report["status"], count_reviews(report).open
+    if is_all_held(report):
+        name = "held_memories" if has_removed_records(report) else "held_all"
+    status = texts.text(f"status.{name}")
     return texts.count("status.reviews", waiting, status=status) if waiting else status
 
 
@@ -83,7 +88,8 @@ def _summary(report: Mapping[str, Any], texts: Texts) -> str:
     lines = [texts.text("report.summary.nothing")]
     if counts.in_scope:
         values = {"erased": counts.erased, "held": counts.held}
-        lines = [texts.count("report.summary.memories", counts.in_scope, **values)]
+        key = "memories_held" if is_all_held(report) else "memories"
+        lines = [texts.count(f"report.summary.{key}", counts.in_scope, **values)]
     if counts.left:
         lines.append(texts.count("report.summary.left", counts.left, check=CHECK))
     if counts.systems:
@@ -94,7 +100,10 @@ def _summary(report: Mapping[str, Any], texts: Texts) -> str:
     for name, count in (("similar", count_similar(report)), ("reviews", count_reviews(report).open)):
         if count:
             lines.append(texts.count(f"report.summary.{name}", count, done=DONE))
-    return html.paragraph(" ".join(lines), "lead")
+    if others := list_same_case(report):
+        lines.append(texts.count("report.summary.same_case", len(others), outside=OUTSIDE))
+    terms = texts.text("report.summary.terms", terms=TERMS)
+    return html.paragraph(" ".join(lines), "lead") + html.paragraph(terms)
 
 
 # --- Sections of the letter ---
@@ -131,6 +140,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         lines.append(texts.text("report.request.partly_answered", sent_at=sent_at))
     if report["status"] == "held":
         lines.append(texts.text("report.request.name_stored"))
+        if report["pseudonyms"]:
+            lines.append(texts.text("report.request.name_stored_holds"))
     elif report["pseudonyms"]:
         lines.append(texts.text("report.request.name_removed", proof=PROOF))
     return "".join(map(html.paragraph, lines))
@@ -140,7 +151,7 @@ def _describe_grace(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, ended = report["clocks"], report.get("grace_ended")
     if ended:
         return texts.text(
-            "report.request.grace_ended", ended_at=texts.moment(ended["at"]), by=_describe_author(ended["by"], texts)
+            "report.request.grace_ended", ended_at=texts.moment(ended["at"]), by=describe_author(ended["by"], texts)
         )
     if texts.moment(clocks["grace_until"]) == texts.moment(clocks["requested_at"]):
         return texts.text("report.request.no_grace")
@@ -161,6 +172,9 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
         times = {name: texts.moment(clocks[name]) for name in ("started_at", "finished_at")}
         key = "erased" if times["started_at"] != times["finished_at"] else "erased_at_once"
         parts.append(html.paragraph(texts.count(f"report.done.{key}", memories, **times)))
+    elif is_all_held(report):
+        held = count_outcomes(report).held
+        parts.append(html.paragraph(texts.count("report.done.nothing_yet", held, retained=RETAINED)))
     elif not report["hidden"]:
         parts.append(html.paragraph(texts.text("report.done.nothing")))
     passes = report.get("passes") or []
@@ -184,13 +198,17 @@ def _describe_reviews(report: Mapping[str, Any], texts: Texts) -> str:
     """Return a paragraph about the texts with a part of the person's name; empty if there are none."""
     reviews = count_reviews(report)
     decided = {name: number for name, number in reviews._asdict().items() if number}
+    unlisted, found = count_unlisted(report), texts.count("report.done.mentions", sum(reviews), systems=SYSTEMS)
     if not decided:
-        return ""
-    found = texts.count("report.done.mentions", sum(reviews), systems=SYSTEMS)
-    if sum(reviews) == 1:
-        return html.paragraph(f"{found} {texts.text(f'report.done.mentions_only_{next(iter(decided))}')}")
-    decisions = [texts.count(f"report.done.mentions_{name}", number) for name, number in decided.items()]
-    return html.paragraph(f"{found} {texts.text('report.done.mentions_decided', decisions=decisions)}")
+        lines = []
+    elif sum(reviews) == 1:
+        lines = [found, texts.text(f"report.done.mentions_only_{next(iter(decided))}")]
+    else:
+        decisions = [texts.count(f"report.done.mentions_{name}", number) for name, number in decided.items()]
+        lines = [found, texts.text("report.done.mentions_decided", decisions=decisions)]
+    if unlisted:
+        lines.append(texts.count("report.done.mentions_more", unlisted, systems=SYSTEMS))
+    return html.paragraph(" ".join(lines)) if lines else ""
 
 
 def _describe_pass(number: int, each: Mapping[str, Any], texts: Texts) -> str:
@@ -226,68 +244,24 @@ def _check(report: Mapping[str, Any], texts: Texts) -> str:
         line = texts.text("report.check.held", **values, held=texts.count("count.memories", held))
     else:
         line = texts.text("report.check.clean", **values)
-    if _has_retained_key(report):
+    if has_retained_key(report):
         line = f"{line} {texts.text('report.check.key', retained=RETAINED)}"
+    if waiting := count_reviews(report).open:
+        line = f"{line} {texts.count('report.check.reviews', waiting, done=DONE)}"
     exceptions = texts.text("report.check.exceptions", retained=RETAINED, copies=COPIES)
     return html.paragraph(line, "bad" if left else "") + html.paragraph(exceptions)
-
-
-def _has_retained_key(report: Mapping[str, Any]) -> bool:
-    keys = find_row(report, code="keys")
-    return keys is not None and count_retained(keys) > 0
-
-
-def _retained(report: Mapping[str, Any], texts: Texts) -> str:
-    rows = report["kept"]
-    lines = [] if any(row["count"] for row in rows) else [texts.text("report.retained.none")]
-    held = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] == HELD]
-    others = [_describe_kept(row, report["kind"], texts) for row in rows if row["what"] != HELD]
-    counts = count_outcomes(report)
-    if counts.held and sum_holds(report) != counts.held:
-        held.append(texts.count("report.retained.several", counts.held))
-    if _has_retained_key(report):
-        held.append(texts.text("report.retained.key"))
-    content = "".join(map(html.paragraph, [*lines, *held, *others]))
-    written = [_describe_text(each, texts) for each in report.get("operator_texts") or ()]
-    key = "report.retained.texts" if report["status"] == "held" else "report.retained.texts_done"
-    return content + (html.paragraph(texts.text(key)) + html.items(written) if written else "")
-
-
-def _describe_text(each: Mapping[str, Any], texts: Texts) -> str:
-    values = {"at": texts.day(each["at"]), "author": _describe_author(each["by"], texts), "hold": each.get("hold")}
-    return texts.text(f"report.retained.text_{each['code']}", **values)
-
-
-def _describe_author(by: str | None, texts: Texts) -> str:
-    """Return by whom a text was written: with an API key, or by an operator, whose ID is a UUID."""
-    if not by:
-        return texts.text("report.author.unknown")
-    return texts.text("report.author.operator" if _OPERATOR.search(by) else "report.author.key", by=by)
-
-
-def _describe_kept(row: Mapping[str, Any], law: str, texts: Texts) -> str:
-    code = row.get("code")
-    if code is None:
-        values = {name: row[name] for name in ("what", "ground", "until")}
-        return texts.text("kept.other.said", **values, number="–" if row["count"] is None else row["count"])
-    values = {
-        name: texts.day(value) if name.endswith("_at") else value for name, value in row.get("values", {}).items()
-    }
-    count = values.pop("memories", row["count"])
-    key = f"kept.{code}.said"
-    ground = describe_ground(law, values.pop("ground", None), texts) if code == "held" else None
-    said = texts.text(key, **values) if count is None else texts.count(key, count, **values)
-    if code != "held":
-        return said
-    stated = texts.text("kept.held.no_ground") if ground is None else texts.text("kept.held.ground", ground=ground)
-    return f"{said} {stated}"
 
 
 def _copies(report: Mapping[str, Any], texts: Texts) -> str:
     backups, clocks = report["backups"], report["clocks"]
     expires = texts.day(backups["newest_affected_expires"])
     days = texts.count("count.days", backups["kept_days"])
-    lines = [texts.text("report.copies.backups", days=days, expires=expires), texts.text("report.copies.replay")]
+    sentences = [texts.text("report.copies.backups", days=days)]
+    if not is_all_held(report):
+        sentences.append(texts.text("report.copies.backups_erased", expires=expires))
+    if report["status"] == "held":
+        sentences.append(texts.text("report.copies.backups_held", days=days))
+    lines = [" ".join(sentences), texts.text("report.copies.replay")]
     if clocks.get("rewritten_at"):
         lines.append(texts.text("report.copies.segments_done", rewritten_at=texts.day(clocks["rewritten_at"])))
     elif clocks.get("rewrite_by"):
@@ -312,7 +286,24 @@ def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
         hosts = texts.count("count.hosts", count)
         line = texts.text("report.recipients.some", hosts=hosts, recipients=HOSTS)
         line = f"{line} {texts.text('report.recipients.notify_' + report['kind'])}"
-    return html.paragraph(line) + html.paragraph(_describe_mentioned(report, texts))
+    return html.paragraph(line) + html.paragraph(_describe_mentioned(report, texts)) + _list_same_case(report, texts)
+
+
+def _list_same_case(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return a list of the unfinished erasures with the same case reference; empty if there are none."""
+    others = [
+        texts.text(
+            f"report.recipients.same_case_{each['status']}",
+            erasure_id=each["erasure_id"],
+            erase_after=texts.moment(each["erase_after"]),
+        )
+        for each in list_same_case(report)
+    ]
+    if not others:
+        return ""
+    return html.paragraph(
+        texts.text("report.recipients.same_case", at=texts.moment(report["same_case"]["at"]))
+    ) + html.items(others)
 
 
 def _describe_mentioned(report: Mapping[str, Any], texts: Texts) -> str:
@@ -338,7 +329,7 @@ _SECTIONS: Final = {
     "request": _request,
     "done": _done,
     "check": _check,
-    "retained": _retained,
+    "retained": render_retained,
     "copies": _copies,
     "recipients": _recipients,
 }
@@ -350,7 +341,8 @@ def _signatures(report: Mapping[str, Any], texts: Texts) -> str:
     if audit:
         line = texts.text("report.signature.statement", version=version, entry=audit["entry"], proof=PROOF)
     else:
-        line = texts.text("report.signature.incomplete", version=version)
+        key = "incomplete_all" if is_all_held(report) else "incomplete"
+        line = texts.text(f"report.signature.{key}", version=version)
     fields = [texts.text(f"report.signature.{name}") for name in ("name", "place", "signature")]
     blocks = "".join(
         html.paragraph(texts.text(f"report.signature.{role}")) + html.pairs(texts, dict.fromkeys(fields, ""))

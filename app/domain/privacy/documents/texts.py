@@ -98,7 +98,7 @@ ENGLISH: Final = Texts(read_table(__package__ or "", "en.toml"))
 """The texts in English, which every translation must have."""
 
 
-_LISTS: Final = ("format.months", "report.glossary.terms", "export.controller_fields", "export.glossary")
+_LISTS: Final = ("format.months", "report.glossary.terms", "export.glossary")
 
 
 def parse_translation(content: str) -> Texts:
