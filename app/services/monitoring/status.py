@@ -187,7 +187,7 @@ def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
     if not settings().has_provider:
         return provider_status.read_providers()
     if every:
-        return provider_status.read_providers(fleet_gauges.read().provisional)
+        return provider_status.read_providers(fleet_gauges.read().unrated)
     return provider_status.read_providers(_count_unrated(tenant_id))
 
 
