@@ -98,14 +98,19 @@ def format_bytes(size: float | None) -> str:
     return f"{shown:.1f} {_SIZES[power - 1]}" if abs(shown) < 99.95 else f"{shown:,.0f} {_SIZES[power - 1]}"
 
 
-def format_rate(per_second: float | None) -> str:
-    """Format a rate in the unit that gives a readable number: `12/s`, `1.4/min`, `3/h`."""
+def format_rate(per_second: float | None, beside: float = 0.0) -> str:
+    """Format a rate in the unit that gives a readable number: `12/s`, `1.4/min`, `3/h`.
+
+    Args:
+        beside: A rate to compare it with: both have the unit of the larger one.
+    """
     if per_second is None:
         return MISSING
+    largest = max(abs(per_second), abs(beside))
     for unit, seconds in (("s", 1), ("min", MINUTE), ("h", HOUR)):
-        if abs(per_second) * seconds >= 1 or not per_second:
+        if largest * seconds >= 1 or not largest:
             return f"{format_number(per_second * seconds, 2 if per_second * seconds < 100 else 3)}/{unit}"
-    return "less than 1/h"
+    return "less than 1/h" if per_second else "0/h"
 
 
 def format_latency(milliseconds: float | None) -> str:

@@ -33,6 +33,8 @@ STARTING_SECONDS: Final = 60.0
 """Time after the API's start during which workers and beat may not have sent a heartbeat yet."""
 WAIT: Final = "wait a minute, because the service is starting"
 """Next step for a heartbeat that is missing after a start."""
+READ_LOG: Final = "read in the log of the worker what is wrong with the answers"
+"""Next step whose command shows the end of a worker's log."""
 BLOCKED_SECONDS: Final = 60.0
 """Least time without any activity after which a task of a worker counts as blocked."""
 NIGHT_OVERDUE_SECONDS: Final = HOUR
@@ -59,6 +61,7 @@ class Finding:
         command: Shell command for the next step, in the form that this installation needs; or empty.
         section: Anchor of the section in the runbook, or empty.
         pid: Id of the process to restart; None if the finding concerns a whole worker, or no process.
+        setting: Variable of the setting to change, which needs a restart; or empty.
     """
 
     severity: Severity
@@ -69,6 +72,7 @@ class Finding:
     command: str = ""
     section: str = ""
     pid: int | None = None
+    setting: str = ""
 
     @property
     def name(self) -> str:
@@ -152,9 +156,11 @@ def line(found: Iterable[Finding]) -> str:
     """Return the overall status as one line."""
     found = ranked(found)
     urgent = sum(finding.severity == "trouble" for finding in found)
-    if urgent:
-        return f"{urgent} {'problem needs' if urgent == 1 else 'problems need'} action now"
-    return f"{_many(len(found), 'warning')} to review" if found else "No problems found"
+    warnings = f"{_many(len(found) - urgent, 'warning')} to review" if len(found) > urgent else ""
+    if not urgent:
+        return warnings or "No problems found"
+    problems = f"{urgent} {'problem needs' if urgent == 1 else 'problems need'} action now"
+    return f"{problems}, {warnings}" if warnings else problems
 
 
 def lane_findings(ages: Mapping[str, float]) -> list[Finding]:

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
-from app.domain.health_findings import WAIT, Finding
+from app.domain.health_findings import READ_LOG, WAIT, Finding
 
 InstallationKind = Literal["run", "compose", "kubernetes", "processes"]
 
 STORES: Final = frozenset({"postgres", "redis"})
+SECRETS: Final = frozenset({"EBBING_OPENAI_API_KEY"})
+"""Settings whose values don't belong in a command line."""
+MANIFESTS: Final = "ops/kubernetes/base"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,23 @@ class Installation:
             case "processes":
                 return ""
 
+    def change(self, setting: str) -> tuple[str, str]:
+        """Return how to change a setting here, and the shell command that applies the change; empty for none."""
+        is_secret = setting in SECRETS
+        match self.kind:
+            case "run":
+                value = '"$(cat KEY_FILE)"' if is_secret else "NEW_VALUE"
+                step = "stop `ebbing run` with Ctrl-C and start it with the new value"
+                return step, f"EBBING_HOME={shlex.quote(self.home)} {setting}={value} ebbing run"
+            case "compose":
+                return "edit `.env` and recreate the containers", "docker compose up --detach --wait"
+            case "kubernetes":
+                file, apply = ("secrets.yaml", "-f secrets.yaml") if is_secret else ("config.yaml", f"-k {MANIFESTS}")
+                restart = "kubectl --namespace ebbing rollout restart deploy"
+                return f"edit `{file}`, apply it and restart the processes", f"kubectl apply {apply} && {restart}"
+            case "processes":
+                return "restart every process with the new value", ""
+
     def migrate(self) -> str:
         """Return the shell command that brings the schema to the service's version."""
         match self.kind:
@@ -85,7 +105,7 @@ class Installation:
             case "kubernetes":
                 job = "kubectl --namespace ebbing delete job/migrate --ignore-not-found"
                 selected = "--selector app.kubernetes.io/component=migrate"
-                return f"{job} && kubectl apply -k ops/kubernetes/base {selected}"
+                return f"{job} && kubectl apply -k {MANIFESTS} {selected}"
             case "processes":
                 return "ebbing migrate"
 
@@ -111,6 +131,14 @@ def advise(finding: Finding, installation: Installation) -> Finding:
     advice = _find_advice(finding.code)
     if advice is None:
         return finding
+    if finding.setting:
+        step, command = installation.change(finding.setting)
+        return replace(
+            finding,
+            todo=f"{finding.todo}; to change the setting, {step}",
+            command=command,
+            section=finding.section or advice.section,
+        )
     todo = finding.todo
     if finding.pid is not None and installation.kind in {"run", "processes"}:
         todo, finding = (
@@ -121,6 +149,8 @@ def advise(finding: Finding, installation: Installation) -> Finding:
         is_there = finding.code.removeprefix("lane_") in installation.pids
         todo = "end the process, which is started again at once" if is_there else "read in its log why it doesn't start"
     command = finding.command or advice.command(installation, finding.code)
+    if advice.command is _log_of_provider and finding.code != "provider_unchecked" and READ_LOG not in todo:
+        command = ""
     has_command = "`" in todo  # a second command after it would be read as the same step
     return replace(
         finding, todo=todo, command="" if has_command else command, section=finding.section or advice.section
@@ -155,8 +185,6 @@ def _log_of_lane(installation: Installation, code: str) -> str:
 
 
 def _log_of_provider(installation: Installation, code: str) -> str:
-    if code == "provider":
-        return ""  # no process logs the checks of the connection
     source = {"provider_embed": "embed", "provider_rerank": "api", "provider_score": "score"}
     return installation.read_log(source.get(code, "maintain"))
 

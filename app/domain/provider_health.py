@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from app.domain.formatting import format_relative, format_span
-from app.domain.health_findings import Finding, ok
+from app.domain.health_findings import READ_LOG, Finding, ok
 
 ProviderState = Literal["ok", "failing", "unknown", "not_called"]
 BreakerState = Literal["closed", "open", "half_open"]
@@ -39,6 +39,8 @@ KINDS: Final[Mapping[str, str]] = {
     "out_of_quota": "quota used up",
     "timeout": "no answer in time",
     "unreachable": "no connection",
+    "circuit_open": "not called, because calls failed before",
+    "busy": "not called, because all connections are in use",
     "server_error": "server error",
     "not_authorised": "API key rejected",
     "not_found": "model or address not found",
@@ -51,21 +53,49 @@ KINDS: Final[Mapping[str, str]] = {
     "bad_request": "request rejected",
 }
 """Display name of each kind of failure."""
-_REMEDIES: Final[Mapping[str, str]] = {
-    "rate_limited": "raise the limit at the provider, or lower EBBING_LLM_CONCURRENCY",
-    "out_of_quota": "raise the quota at the provider",
-    "server_error": "read the provider's status page or its log: the error is there, and nothing needs to change here",
-    "not_authorised": "set a valid EBBING_OPENAI_API_KEY for all processes, and restart them",
-    "not_found": "check the name of the model and EBBING_OPENAI_BASE_URL",
-    "bad_request": "check the model's name, and that the provider supports the requests' parameters: its log has the "
-    "reason, which isn't logged here, because it may quote memories",
-    "redirected": "set EBBING_OPENAI_BASE_URL to the address that answers",
-    "host_refused": "add the host to EBBING_LLM_HOSTS, or allow private addresses",
+MODEL_SETTINGS: Final[Mapping[str, str]] = {
+    "score": "EBBING_SALIENCE_MODEL",
+    "embed": "EBBING_EMBEDDING_MODEL",
+    "summarise": "EBBING_SUMMARY_MODEL",
+    "rerank": "EBBING_RERANKER_MODEL",
+    "contradict": "EBBING_SALIENCE_MODEL",
+    "self_test": "EBBING_SALIENCE_MODEL",
 }
-_REMEDY: Final = "check that the provider runs and that EBBING_OPENAI_BASE_URL names it"
-_REMEDY_ANSWERS: Final = "read the log of the worker, and set a model that follows the JSON format"
-_REMEDY_RESTORED: Final = "wait: the connection works again, and calls resume within a minute"
+"""Setting that names the model of each use."""
+_ADDRESS: Final = "EBBING_OPENAI_BASE_URL"
+_MODEL: Final = "{model}"
+_REMEDIES: Final[Mapping[str, tuple[str, str]]] = {
+    "rate_limited": ("raise the limit at the provider, or lower {setting}", "EBBING_LLM_CONCURRENCY"),
+    "out_of_quota": ("raise the quota at the provider", ""),
+    "timeout": ("check that the provider runs and that {setting} names it", _ADDRESS),
+    "unreachable": ("check that the provider runs and that {setting} names it", _ADDRESS),
+    "server_error": ("read the provider's status page or its log; nothing needs to change here", ""),
+    "not_authorised": ("set a valid {setting}", "EBBING_OPENAI_API_KEY"),
+    "not_found": (f"set {{setting}} to a model that the provider offers, or correct {_ADDRESS}", _MODEL),
+    "redirected": ("set {setting} to the address that answers", _ADDRESS),
+    "host_refused": (
+        "add the host to {setting}, or permit private addresses with EBBING_LLM_PRIVATE_ADDRESSES",
+        "EBBING_LLM_HOSTS",
+    ),
+    "garbage": (f"{READ_LOG}; if the model doesn't follow the JSON format, set {{setting}} to another one", ""),
+    "truncated": ("set {setting} to a model that ends its answers within the token limit", _MODEL),
+    "refused": ("set {setting} to a model that doesn't refuse the texts", _MODEL),
+    "too_large": ("set {setting} to a model with a longer context", _MODEL),
+    "bad_request": (
+        "read the reason in the provider's log, and set {setting} to a model that supports the requests",
+        _MODEL,
+    ),
+}
+"""Next step after each kind of failure, and the setting to change: empty for none, `_MODEL` for that of the use."""
+_REMEDY_TOO_LARGE: Final = (
+    "discard the dead letters with the reason too_large, or set {setting} to a model with a longer context and replay "
+    "them"
+)
+"""Next step for ratings, as the page Dead letters says it."""
+_REMEDY_RESTORED: Final = "wait a minute, because the connection works again and calls resume by themselves"
 _ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
+_DEAD_LETTERED: Final = frozenset({"too_large", "bad_request"})
+"""Failures after which a rating becomes a dead letter, whose own finding names the next step."""
 _UNREACHED: Final = frozenset({"timeout", "unreachable"})
 _VERBS: Final[Mapping[str, str]] = {
     "not_authorised": "rejects the API key",
@@ -124,12 +154,18 @@ def judge(
     failure_seconds: float | None,
     failures_in_row: int,
     breaker: BreakerState,
+    failure: str = "",
+    waiting: int | None = None,
 ) -> ProviderState:
     """Return the state of a use.
+
+    Ratings that became dead letters don't count as failing once no memory waits for a rating.
 
     Args:
         success_seconds: Seconds since the last success; None if there was none.
         failure_seconds: Seconds since the last failure; None if there was none.
+        failure: Kind of the last failure; empty if there was none.
+        waiting: Number of memories that wait for a rating; None if it is unknown, and for other uses.
     """
     ages = [age for age in (success_seconds, failure_seconds) if age is not None]
     if use == CONNECTION:
@@ -138,6 +174,8 @@ def judge(
         return "failing" if failures_in_row else "ok"
     if not ages:
         return "not_called"
+    if failure in _DEAD_LETTERED and waiting == 0:
+        return "ok"
     is_recent = failure_seconds is not None and failure_seconds <= OLD_SECONDS
     fails = failures_in_row >= FAILING_CALLS or breaker != "closed" or (success_seconds is None and failures_in_row > 0)
     return "failing" if is_recent and fails else "ok"
@@ -170,7 +208,8 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
         if one.use == CONNECTION and one.state == "failing":
             unreachable.add(one.address)
             what = f"the model provider at {one.address} {_describe_failure(one)}{_waiting(waiting)}"
-            findings.append(Finding(severity, "provider", what, remedy(one.failure), "providers"))
+            todo, setting = remedy(one.failure)
+            findings.append(Finding(severity, "provider", what, todo, "providers", setting=setting))
     for one in found:
         if one.use == CONNECTION or one.state != "failing":
             continue
@@ -186,8 +225,8 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
             what = f"{calls} for {one.name} failed ({one.failure_name}, {ago} ago)"
         what += _waiting(one.waiting or 0)
         severity_of_use = severity if one.use == "embed" else "attention"
-        todo = _REMEDY_RESTORED if _is_restored(one, found) else remedy(one.failure)
-        findings.append(Finding(severity_of_use, f"provider_{one.use}", what, todo, "providers"))
+        todo, setting = (_REMEDY_RESTORED, "") if _is_restored(one, found) else remedy(one.failure, one.use)
+        findings.append(Finding(severity_of_use, f"provider_{one.use}", what, todo, "providers", setting=setting))
     return findings
 
 
@@ -217,20 +256,29 @@ def working_providers(found: Sequence[ProviderHealth]) -> list[Finding]:
     failing = {one.address for one in found if one.use == CONNECTION and one.state == "failing"}
     for one in found:
         if one.state in {"ok", "not_called"} and one.address not in failing:
-            last = (
-                "not called yet"
-                if one.success_seconds is None
-                else f"last success {format_relative(one.success_seconds)}"
-            )
+            last = _describe_last(one)
             where = f"{one.model} at {one.address}" if one.model else one.address
             what = f"{one.name}: {where}, {last}"
             findings.append(ok(f"provider_{one.use}", what))
     return findings
 
 
-def remedy(kind: str) -> str:
-    """Return the next step after failures of a kind."""
-    return _REMEDIES.get(kind, _REMEDY_ANSWERS if kind in _ANSWER_FAILURES else _REMEDY)
+def remedy(kind: str, use: str = CONNECTION) -> tuple[str, str]:
+    """Return the next step after failures of a kind, and the setting that it changes; empty for none."""
+    todo, setting = _REMEDIES.get(kind, _REMEDIES["unreachable"])
+    if kind == "too_large" and use == "score":
+        todo = _REMEDY_TOO_LARGE
+    model = MODEL_SETTINGS.get(use, MODEL_SETTINGS["score"])
+    setting = model if setting == _MODEL else setting
+    return todo.format(setting=setting or model), setting
+
+
+def _describe_last(one: ProviderHealth) -> str:
+    if one.success_seconds is not None:
+        return f"last success {format_relative(one.success_seconds)}"
+    if one.failure_seconds is None:
+        return "not called yet"
+    return f"no success yet, last failure {format_relative(one.failure_seconds)} ({one.failure_name})"
 
 
 def _describe_failure(connection: ProviderHealth) -> str:

@@ -6,6 +6,7 @@ Row-level security hides other tenants' rows from every role except `ebbing_drai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -76,6 +77,32 @@ def provisional(tx: Connection) -> int:
 
 
 _PROVISIONAL = text("SELECT count(*) FROM scores WHERE scorer = 'heuristic'")
+
+
+def count_unrated(tx: Connection, versions: Sequence[str]) -> int:
+    """Count the memories of all tenants that await a rating by a model; at most `COUNTED_MOST`.
+
+    Only tenants with a turn (`rating_turns`) are read, so that nothing is counted while nothing waits.
+
+    Args:
+        tx: A transaction from `database.drain()`.
+        versions: Rating versions in use; memories excluded from one of them aren't counted.
+    """
+    return int(tx.execute(_UNRATED, {"versions": list(versions), "most": COUNTED_MOST}).scalar_one())
+
+
+_UNRATED = text("""
+SELECT count(*) FROM (
+  SELECT FROM rating_turns AS turn
+  JOIN scores AS score ON score.tenant_id = turn.tenant_id AND score.scorer = 'heuristic'
+    AND (score.refused_by IS NULL OR score.refused_by <> ALL (CAST(:versions AS text[])))
+  JOIN memories AS memory ON memory.tenant_id = score.tenant_id AND memory.memory_id = score.memory_id
+    AND memory.text_version = score.text_version AND memory.deleted_at IS NULL
+  JOIN memory_state AS state ON state.tenant_id = score.tenant_id AND state.memory_id = score.memory_id
+    AND state.salience_source IS DISTINCT FROM 'caller'
+  LIMIT :most
+) AS waiting
+""")
 
 
 def empty_recalls(tx: Connection) -> int:

@@ -28,6 +28,7 @@ from app.domain.runbook import EXPLANATIONS, reason_path
 from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
+from app.services.monitoring.lane_rates import Rates
 from app.services.monitoring.stats import Lane
 from app.services.night import steps
 from app.services.night.steps import STEPS
@@ -52,7 +53,7 @@ def well(api: Api) -> None:
 
 def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
     words = said(visit().page("/"))
-    assert "No problems found The ingest queue is empty." in words
+    assert "No problems found All queues are empty." in words
     for lane in queues.LANES:
         assert lane in words
 
@@ -60,17 +61,32 @@ def test_it_says_in_one_line_that_all_is_well(well: None, visit: Visit) -> None:
 def test_what_waits_is_counted(api: Api, well: None, visit: Visit) -> None:
     api.remember("x", "y", work=False)
     words = said(visit("maintain").page("/now"))
-    assert "The oldest entry in the ingest queue is" in words
+    assert "Waiting: 2 memories in ingest (the oldest for" in words
     assert "ingest just now 2" in words
 
 
 @pytest.mark.parametrize(
-    ("depth", "sentence"),
-    [(0, "The ingest queue is empty."), (2, "The oldest entry in the ingest queue is 1.0 s old.")],
+    ("depths", "sentence"),
+    [
+        ({}, "What waits in the queues is unknown."),
+        ({"ingest": 0, "embed": 0}, "All queues are empty."),
+        ({"ingest": 2, "embed": 0}, "Waiting: 2 memories in ingest (the oldest for 1.0 s)."),
+        ({"ingest": 0, "embed": 3}, "Waiting: 3 memories in embed (the oldest for 1.0 s)."),
+        (
+            {"score": 1, "rights": 1},
+            "Waiting: 1 memory in score (the oldest for 1.0 s), 1 job in rights (the oldest for 1.0 s).",
+        ),
+    ],
 )
-def test_the_sentence_about_the_ingest_queue_agrees_with_the_table(depth: int, sentence: str) -> None:
-    health = status.Status([], {"ingest": Lane(depth, 1.0)}, {}, 0, 0.0)
+def test_the_sentence_about_the_queues_agrees_with_the_table(depths: dict[str, int], sentence: str) -> None:
+    health = status.Status([], {name: Lane(depth, 1.0) for name, depth in depths.items()}, {}, 0, 0.0)
     assert sentence in said(rendering.render("live", None, health=health))
+
+
+def test_both_rates_of_a_queue_have_the_same_unit() -> None:
+    rates = {"ingest": Rates(1.9 / 60, 58 / 3600, None, [])}
+    health = status.Status([], {"ingest": Lane(2, 1.0)}, {}, 0, 0.0, rates)
+    assert "1.9/min 0.97/min" in said(rendering.render("live", None, health=health))
 
 
 def test_the_next_run_is_shown_with_its_date(api: Api, well: None, visit: Visit) -> None:

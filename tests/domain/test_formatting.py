@@ -131,6 +131,14 @@ def test_a_rate_has_the_unit_that_makes_it_readable(per_second: float | None, sh
 
 
 @pytest.mark.parametrize(
+    ("per_second", "beside", "shown"),
+    [(58 / 3600, 1.9 / 60, "0.97/min"), (1.9 / 60, 58 / 3600, "1.9/min"), (0.0, 2.0, "0/s"), (0.0, 1e-5, "0/h")],
+)
+def test_a_rate_has_the_unit_of_the_larger_one_of_its_row(per_second: float, beside: float, shown: str) -> None:
+    assert formatting.format_rate(per_second, beside) == shown
+
+
+@pytest.mark.parametrize(
     ("value", "shown"),
     [(0, "0"), (0.5, "0.5"), (1034.2, "1,034"), (2068, "2,068"), (103_400, "103K"), (1.2e6, "1.2M"), (3e9, "3G")],
 )

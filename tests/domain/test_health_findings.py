@@ -19,11 +19,12 @@ TROUBLE = Finding("trouble", "b", "something is broken", "mend it")
         ([], "No problems found"),
         ([ATTENTION], "1 warning to review"),
         ([ATTENTION, ATTENTION], "2 warnings to review"),
-        ([TROUBLE, ATTENTION], "1 problem needs action now"),
+        ([TROUBLE, ATTENTION], "1 problem needs action now, 1 warning to review"),
+        ([TROUBLE, ATTENTION, ATTENTION], "1 problem needs action now, 2 warnings to review"),
         ([TROUBLE, TROUBLE], "2 problems need action now"),
     ],
 )
-def test_the_line_counts_what_is_worst(found: list[Finding], line: str) -> None:
+def test_the_line_counts_problems_and_warnings(found: list[Finding], line: str) -> None:
     assert health_findings.line(found) == line
 
 

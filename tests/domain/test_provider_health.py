@@ -11,16 +11,21 @@ from app.domain.operator_advice import Installation, InstallationKind, advise
 from app.domain.provider_health import (
     CONNECTION,
     FAILING_CALLS,
+    KINDS,
+    MODEL_SETTINGS,
     OLD_SECONDS,
     SILENT_SECONDS,
+    USES,
     BreakerState,
     ProviderHealth,
     judge,
     provider_findings,
     working_providers,
 )
+from app.settings import Settings
 
 CONNECTED = ProviderHealth(CONNECTION, "models:80", "", "ok", 5.0, None, "", 0, "closed")
+PROVIDER_SETTINGS = {"EBBING_OPENAI_BASE_URL", "EBBING_OPENAI_API_KEY", "EBBING_LLM_CONCURRENCY", "EBBING_LLM_HOSTS"}
 RATINGS = ProviderHealth("score", "models:80", "small", "ok", 5.0, None, "", 0, "closed", waiting=7)
 
 
@@ -68,6 +73,32 @@ def test_some_failures_in_a_row_or_an_open_breaker_mean_that_a_use_fails(
     assert found == state
 
 
+@pytest.mark.parametrize(
+    ("failure", "waiting", "state"),
+    [
+        ("too_large", 7, "failing"),
+        ("too_large", None, "failing"),
+        ("too_large", 0, "ok"),
+        ("bad_request", 0, "ok"),
+        ("garbage", 0, "failing"),
+        ("unreachable", 0, "failing"),
+    ],
+)
+def test_failures_that_ended_as_dead_letters_count_only_while_memories_wait(
+    failure: str, waiting: int | None, state: str
+) -> None:
+    found = judge(
+        "score",
+        success_seconds=None,
+        failure_seconds=5.0,
+        failures_in_row=43,
+        breaker="closed",
+        failure=failure,
+        waiting=waiting,
+    )
+    assert found == state
+
+
 def test_a_provider_that_answers_has_no_finding() -> None:
     assert provider_findings([CONNECTED, RATINGS]) == []
     assert provider_findings([]) == []
@@ -104,15 +135,75 @@ def test_unusable_answers_are_reported_beside_a_connection_that_fails() -> None:
 def test_a_rejected_key_is_named_with_its_setting() -> None:
     [found] = provider_findings([replace(CONNECTED, state="failing", failure="not_authorised", failures_in_row=1)])
     assert found.what == "the model provider at models:80 rejects the API key"
-    assert "EBBING_OPENAI_API_KEY" in found.todo
-    assert found.todo.endswith("and restart them")
+    assert found.todo == "set a valid EBBING_OPENAI_API_KEY"
+    assert advise(found, Installation("run", "/srv")).command == (
+        'EBBING_HOME=/srv EBBING_OPENAI_API_KEY="$(cat KEY_FILE)" ebbing run'
+    ), "the key isn't in the shell's history"
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "command"),
+    [
+        (
+            "run",
+            "stop `ebbing run` with Ctrl-C and start it with the new value",
+            "EBBING_HOME=/srv EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run",
+        ),
+        ("compose", "edit `.env` and recreate the containers", "docker compose up --detach --wait"),
+        (
+            "kubernetes",
+            "edit `config.yaml`, apply it and restart the processes",
+            "kubectl apply -k ops/kubernetes/base && kubectl --namespace ebbing rollout restart deploy",
+        ),
+        ("processes", "restart every process with the new value", ""),
+    ],
+)
+def test_a_setting_to_change_is_named_with_the_command_that_applies_it(
+    kind: InstallationKind, step: str, command: str
+) -> None:
+    [found] = provider_findings([replace(CONNECTED, state="failing", failure="unreachable", failures_in_row=1)])
+    advised = advise(found, Installation(kind, "/srv"))
+    assert advised.todo == (
+        "check that the provider runs and that EBBING_OPENAI_BASE_URL names it; to change the setting, " + step
+    )
+    assert (advised.command, advised.section) == (command, "provider-fails")
+
+
+@pytest.mark.parametrize("failure", KINDS.keys() - {"circuit_open", "busy"})
+@pytest.mark.parametrize("use", USES.keys() - {CONNECTION})
+def test_each_kind_of_failure_has_a_next_step_and_a_command_that_fits_it(failure: str, use: str) -> None:
+    one = replace(RATINGS, use=use, state="failing", failure=failure, failure_seconds=9.0, failures_in_row=3)
+    [found] = provider_findings([one])
+    advised = advise(found, Installation("run", "/srv"))
+    assert found.setting in {"", *MODEL_SETTINGS.values(), *PROVIDER_SETTINGS}
+    assert found.setting in found.todo
+    assert "{" not in found.todo
+    assert all(text.count(":") <= 1 for text in advised.lines if text != advised.command)
+    if found.setting:
+        assert f" {found.setting}=" in advised.command
+    else:
+        assert bool(advised.command) == (failure == "garbage"), "only the log says what is wrong with the answers"
+
+
+@pytest.mark.parametrize(("use", "setting"), MODEL_SETTINGS.items())
+def test_texts_that_are_too_long_need_another_model_of_that_use(use: str, setting: str) -> None:
+    one = replace(RATINGS, use=use, state="failing", failure="too_large", failure_seconds=9.0, failures_in_row=3)
+    [found] = provider_findings([one])
+    assert f"set {setting} to a model with a longer context" in found.todo
+    assert "JSON" not in found.todo
+    assert ("discard the dead letters" in found.todo) == (use == "score"), "only ratings become dead letters for it"
+
+
+def test_every_setting_that_a_next_step_names_exists() -> None:
+    fields = {f"EBBING_{name.upper()}" for name in Settings.model_fields}
+    assert {*MODEL_SETTINGS.values(), *PROVIDER_SETTINGS} <= fields
 
 
 @pytest.mark.parametrize(
     ("failure", "state", "step"),
     [
         ("server_error", "answers with errors (HTTP 5xx)", "status page"),
-        ("bad_request", "refuses requests (HTTP 4xx)", "check the model's name"),
+        ("bad_request", "refuses requests (HTTP 4xx)", "read the reason in the provider's log"),
         ("rate_limited", "answers, but the check fails (too many requests)", "EBBING_LLM_CONCURRENCY"),
         ("timeout", "can't be reached (no answer in time)", "EBBING_OPENAI_BASE_URL"),
     ],
@@ -131,6 +222,13 @@ def test_uses_of_a_provider_that_fails_are_not_called_well() -> None:
     assert [one.what for one in working_providers([CONNECTED, uncalled])] == [
         "connection: models:80, last success 5 seconds ago",
         "ratings: small at models:80, not called yet",
+    ]
+
+
+def test_a_use_whose_calls_all_failed_is_not_called_unused() -> None:
+    refused = replace(RATINGS, success_seconds=None, failure_seconds=60.0, failure="too_large", failures_in_row=43)
+    assert [one.what for one in working_providers([refused])] == [
+        "ratings: small at models:80, no success yet, last failure 1 minute ago (text too long)"
     ]
 
 
@@ -211,7 +309,7 @@ def test_a_connection_that_works_again_needs_no_correction(
 ) -> None:
     failing = replace(RATINGS, state="failing", failure=failure, failure_seconds=10.0, failures_in_row=4)
     [finding] = provider_findings([replace(CONNECTED, success_seconds=checked_seconds), failing])
-    assert (finding.todo == "wait: the connection works again, and calls resume within a minute") == is_restored
+    assert finding.todo.startswith("wait a minute, because the connection works again") == is_restored
     assert ("EBBING_OPENAI_BASE_URL" in finding.todo) != is_restored
     elsewhere = replace(CONNECTED, address="other:80", success_seconds=2.0)
     assert "EBBING_OPENAI_BASE_URL" in provider_findings([elsewhere, failing])[0].todo

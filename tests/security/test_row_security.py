@@ -31,11 +31,12 @@ WITHOUT_TENANT = {
 
 DRAIN_MAY = {
     "envelopes": {"SELECT", "INSERT"},
-    "memories": {"INSERT"},
-    "memory_state": {"INSERT"},
+    "memories": {"SELECT", "INSERT"},  # reads ids and versions only, see below: no text
+    "memory_state": {"SELECT", "INSERT"},  # reads ids and the source of the salience only, see below
+    "rating_turns": {"SELECT"},  # one column, see below
     "imports": {"SELECT", "UPDATE"},  # the position, in the transaction of their COPY; no text, no name
     "dead_letters": {"SELECT", "INSERT"},  # one column, see below
-    "scores": {"SELECT"},  # one column, see below
+    "scores": {"SELECT"},  # numbers and versions, see below
     "self_test_runs": {"SELECT"},  # numbers only
     "tenant_work": {"SELECT", "INSERT", "UPDATE"},
     "policies": {"SELECT"},
@@ -172,14 +173,18 @@ def test_the_drain_may_do_its_work_and_nothing_else(service: Service) -> None:
 def test_the_drain_reads_no_more_than_what_is_counted(service: Service) -> None:
     found = service.rows(
         "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = 'ebbing_drain' "
-        "AND table_name IN ('changes', 'dead_letters', 'scores', 'self_test_runs', 'tenants', 'webhooks') "
-        "AND privilege_type = 'SELECT'"
+        "AND table_name IN ('changes', 'dead_letters', 'memories', 'memory_state', 'rating_turns', 'scores', "
+        "'self_test_runs', 'tenants', 'webhooks') AND privilege_type = 'SELECT'"
     )
     assert sorted(found) == [
         *(("changes", column) for column in ("last", "tenant_id")),
         *(("dead_letters", column) for column in ("discarded_at", "header", "stage", "tenant_id")),
-        *(("scores", column) for column in ("actionable", "emotional", "novelty", "personal", "rules_salience")),
-        *(("scores", column) for column in ("scored_at", "scorer", "version")),
+        *(("memories", column) for column in ("deleted_at", "memory_id", "tenant_id", "text_version")),
+        *(("memory_state", column) for column in ("memory_id", "salience_source", "tenant_id")),
+        ("rating_turns", "tenant_id"),
+        *(("scores", column) for column in ("actionable", "emotional", "memory_id", "novelty", "personal")),
+        *(("scores", column) for column in ("refused_by", "rules_salience", "scored_at", "scorer", "tenant_id")),
+        *(("scores", column) for column in ("text_version", "version")),
         *(("self_test_runs", column) for column in ("finished_at", "results", "started_at", "tenant_id")),
         *(("tenants", column) for column in ("deletion_id", "name", "tenant_id")),
         *(("webhooks", column) for column in ("claimed_until", "cursor", "failing_since", "next_at", "rest_until")),

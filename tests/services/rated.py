@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from app.clients.llm.model_clients import model_clients
+from app.services.enrichment import rating_log
 from app.services.storage import lookup
 from app.services.storage.lookup import Pending
 from app.store.memories.memories import StoredMemory
@@ -73,6 +74,7 @@ class Rated:
 
 @pytest.fixture
 def rated(service: Service) -> Iterator[Rated]:
+    rating_log.last_lines.clear()
     with provider() as fake:
         # One call at a time makes the order of the calls predictable.
         service.configure(openai_base_url=fake.url, llm_concurrency=1)

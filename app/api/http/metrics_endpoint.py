@@ -305,7 +305,7 @@ def _agreements(found: Iterable[Agreement]) -> Iterator[Metric]:
 
 def _providers() -> Iterator[Metric]:
     """Yield the state of the configured model providers."""
-    found, now = provider_status.read_providers(), time.time()
+    found, now = provider_status.read_providers(fleet_gauges.read().unrated), time.time()
     yield _gauge("provider_failing", [((one.use,), float(one.state in {"failing", "unknown"})) for one in found])
     yield _gauge("provider_failures_in_row", [((one.use,), one.failures_in_row) for one in found])
     yield _gauge("provider_breaker_open", [((one.use,), float(one.breaker != "closed")) for one in found])

@@ -38,7 +38,7 @@ def usage(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show model usage and costs by day, and today's remaining budget.
+    """Show model usage and costs by day, and today's remaining budget; only answered calls count.
 
     Costs use the currency of EBBING_PRICES; they are unknown for models without a price.
     """
@@ -52,7 +52,8 @@ def usage(
         _print_days(found["usage"])
         typer.echo()
     else:
-        typer.echo("No model was called today." if days == 1 else f"No model was called in the last {days} days.")
+        when = "today" if days == 1 else f"in the last {days} days"
+        typer.echo(f"No model has answered a call {when}. Failed calls cost nothing: `ebbing doctor` shows them.")
     _print_today(found["today"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -31,6 +33,16 @@ _OUTCOMES: Final = {
     "links": "links",
     "skipped": "skipped",
 }
+
+_OPTIONS: Final = {
+    "time_zone": "--timezone",
+    "tick_seconds": "--tick-seconds",
+    "map": "--map",
+    "accept": "`ebbing load --accept`",
+}
+"""Option for each parameter of the API that messages name."""
+_PARAMETER: Final = re.compile(r"(?<=\()({0})(?=\))|(?<=[:;] )({0})\b".format("|".join(_OPTIONS)))
+_DONE: Final = ("stored", "updated", "unchanged", "links")
 
 router = typer.Typer()
 
@@ -109,24 +121,55 @@ def finish_import(api: Api, started: dict[str, Any], file: Path, *, dry_run: boo
     """Wait until an import ends, and print its report.
 
     Raises:
-        CommandFailure: The import failed or was ended.
+        CommandFailure: The import failed or was ended, or every record was skipped.
     """
     follow_job(api, started["job_id"], quiet=as_json)
     made = api.call("GET", item_path(PATH, started["id"])).body
     if as_json:
         print_json(made)
-    else:
+    elif made["status"] == "done" or made["counts"]:
         _print(made, file, dry_run=dry_run)
+    failure = _describe_failure(made, dry_run=dry_run)
+    if failure and as_json:
+        raise typer.Exit(Code.FAILED)
+    if failure:
+        raise CommandFailure(failure)
+
+
+def _describe_failure(made: dict[str, Any], *, dry_run: bool) -> str:
+    """Return why nothing was imported, or not everything; empty if only single records were skipped."""
     if made["status"] != "done":
-        if as_json:
-            raise typer.Exit(Code.FAILED)
-        raise CommandFailure(f"the import {plain(made['status'])}: {plain(made['failure'] or 'see its job')}")
+        name = "dry run" if dry_run else "import"
+        return f"the {name} {plain(made['status'])}: {name_options(plain(made['failure'] or 'see its job'))}"
+    counts = made["counts"]
+    if counts.get("skipped") and not any(counts.get(name) for name in _DONE):
+        return f"nothing {'would be' if dry_run else 'was'} imported, because every record was skipped"
+    return ""
+
+
+def name_options(text: str) -> str:
+    """Return a message of the API with the options of the command instead of the parameters of the request."""
+    return _PARAMETER.sub(lambda match: _OPTIONS[match[0]], text)
+
+
+def upload_file(api: Api, pieces: Iterable[bytes], params: dict[str, Any]) -> dict[str, Any]:
+    """Upload a file and return the started import.
+
+    Raises:
+        CommandFailure: The service refused it; the message names options of the command.
+    """
+    from app.cli.core.client import ApiRefusal
+
+    try:
+        return api.upload(PATH, pieces, params).body
+    except ApiRefusal as refused:
+        raise CommandFailure(name_options(str(refused)), refused.code) from None
 
 
 def _upload(api: Api, file: Path, params: dict[str, Any]) -> dict[str, Any]:
     try:
         with file.open("rb") as content:
-            return api.upload(PATH, iter(lambda: content.read(UPLOAD_BYTES), b""), params).body
+            return upload_file(api, iter(lambda: content.read(UPLOAD_BYTES), b""), params)
     except OSError as error:
         raise CommandFailure(f"{file} can't be read ({error.strerror})") from None
 
@@ -134,12 +177,12 @@ def _upload(api: Api, file: Path, params: dict[str, Any]) -> dict[str, Any]:
 def _print(made: dict[str, Any], file: Path, *, dry_run: bool) -> None:
     counts = made["counts"]
     parts = [f"{counts[name]:,} {word}" for name, word in _OUTCOMES.items() if counts.get(name)]
-    would = "would be: " if dry_run else ""
-    typer.echo(f"{file} ({format_bytes(made['size_bytes'])}): {would}{', '.join(parts) or 'no records'}")
+    would = "would be: " if dry_run and parts else ""
+    typer.echo(f"{file} ({format_bytes(file.stat().st_size)}): {would}{', '.join(parts) or 'no records'}")
     for reason, number in sorted(made["reasons"].items(), key=lambda pair: -pair[1]):
-        typer.echo(f"  {number:,} skipped: {plain(reason)}")
+        typer.echo(f"  {number:,} skipped: {name_options(plain(reason))}")
     for entry in made["skipped"][:SHOWN_MAX]:
         [place] = entry.keys() - {"reason"}
-        typer.echo(f"  {place} {entry[place]}: {plain(entry['reason'])}")
+        typer.echo(f"  {place} {entry[place]}: {name_options(plain(entry['reason']))}")
     if len(made["skipped"]) > SHOWN_MAX:
         typer.echo(f"  … {len(made['skipped']) - SHOWN_MAX:,} more with --json")

@@ -13,8 +13,7 @@ import typer
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, count_of, examples, print_result
-from app.cli.memories.imports import PATH as IMPORTS
-from app.cli.memories.imports import finish_import
+from app.cli.memories.imports import finish_import, upload_file
 from app.domain.formatting import format_bytes
 from app.domain.imports.dump_encryption import MAGIC, DumpUnreadable, decrypt, derive_key, encrypt
 from app.domain.tiers.encryption import NONCE_BYTES
@@ -174,7 +173,7 @@ def load(
         pieces = last.watch(_read_pieces(file, content, key))
         if subjects:
             pieces = _leave_out(pieces, subjects)
-        started = api.upload(IMPORTS, pieces, params).body
+        started = upload_file(api, pieces, params)
         if omitted := last.describe_omitted():
             typer.echo(f"{file}: {omitted} when the dump was written", err=True)
         finish_import(api, started, file, dry_run=dry_run, as_json=as_json)

@@ -19,7 +19,7 @@ csv.field_size_limit(LINE_MAX_BYTES)
 _DELIMITERS: Final = ",;\t"
 _memory: Final = msgspec.json.Decoder(MemoryIn)
 QUOTES: Final = "a quoted field isn't closed, or text follows its closing quote"
-NO_TEXT: Final = "no column holds the text: name it, as in text=COLUMN"
+NO_TEXT: Final = "no column holds the text: name the column (map), such as text=COLUMN"
 
 
 def check_mapping(reading: Reading) -> None:
@@ -66,7 +66,7 @@ def _decode_plain(line: bytes) -> MemoryIn | None:
 def read_csv(source: BinaryIO, reading: Reading) -> Iterator[Item]:
     """Yield the memory of each row; the first row has the columns' names, and lists are split at semicolons.
 
-    The number of a row is that of its last line.
+    The number of a row is that of its first line.
 
     Raises:
         FileRefused: There is no header, or no column holds the text.
@@ -89,12 +89,12 @@ def read_csv(source: BinaryIO, reading: Reading) -> Iterator[Item]:
             row = next(rows, None)
         except csv.Error as error:
             reason = TOO_LONG if "field larger" in str(error) else QUOTES
-            yield Fault(rows.line_num + 1, _spread(reason, before, rows.line_num))
+            yield Fault(before + 2, _spread(reason, before, rows.line_num))
             continue
         if row is None:
             return
         if row:  # a blank line is an empty row
-            item = _read_row(rows.line_num + 1, header, row, reading)
+            item = _read_row(before + 2, header, row, reading)
             yield item._replace(reason=_spread(item.reason, before, rows.line_num)) if isinstance(item, Fault) else item
 
 

@@ -27,6 +27,7 @@ from app.domain.strength.profile_hints import RatedContent, content_rule
 from app.domain.text.words import format_line
 from app.domain.turns import TURN_SECONDS
 from app.errors import ProfileMissing
+from app.services.enrichment import rating_log
 from app.services.enrichment.stage_runner import KILLED
 from app.services.jobs import lease
 from app.services.jobs.lease import LEASE_SECONDS
@@ -220,7 +221,7 @@ def _rate_texts(
         for memory, failure in lost:
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
         rating_turns.release(tx, turn, delay_seconds)
-    _log_unrated(tenant_id, failed, spared, gathered.illness)
+    rating_log.log_turn(tenant_id, config.salience_model, gathered, [failure for _, failure in failed], len(spared))
     metrics.count("rated_memories", len(rated_ids))
     metrics.count("rating_cache_hits", cached)
     metrics.count("rating_cues", sum(len(score.cues) for score in gathered.scores.values()))
@@ -260,26 +261,6 @@ def _assessment(memory: Unrated, text_digest: bytes, version: str, score: Score)
         version=version,
         digest=text_digest,
     )
-
-
-def _log_unrated(
-    tenant_id: UUID,
-    failed: Sequence[tuple[Unrated, ProviderFailed]],
-    spared: Sequence[Unrated],
-    illness: ProviderFailed | None,
-) -> None:
-    """Log memories that weren't rated: one line for a provider failure, and one per reason specific to memories."""
-    if illness is not None:
-        log.warning(
-            "rating_put_off",
-            tenant=str(tenant_id),
-            memories=len(spared),
-            reason=illness.reason.value,
-            status=illness.status,
-            retry_after_seconds=illness.retry_after_seconds,
-        )
-    for reason, count in Counter(failure.reason.value for _, failure in failed).items():
-        log.warning("not_rated", tenant=str(tenant_id), memories=count, reason=reason)
 
 
 def _stop_rating(turn: RatingTurn, memory: Unrated, version: str) -> None:

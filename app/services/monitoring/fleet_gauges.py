@@ -15,10 +15,12 @@ from app.clients.redis.stream import backlog, client
 from app.domain.ingest.json_input import precompile
 from app.domain.salience import agreement
 from app.domain.salience.agreement import Agreement
+from app.domain.salience.llm_scoring import scorer_version
 from app.services.ingest import witness
 from app.services.monitoring import lane_rates, provider_status, stats
 from app.services.night import night_run
 from app.services.privacy import deadlines
+from app.settings import settings
 from app.store import fleet_gauges
 from app.store.core import database
 from app.store.enrichment import rating_comparison
@@ -43,6 +45,8 @@ class Figures(msgspec.Struct, frozen=True):
         webhooks: Number of webhooks by state: enabled, failing, paused or disabled.
         unaccounted_requests: Number of accepted requests that are neither finished nor pending; 0 unless data was lost.
         provisional: Number of memories that have only a rule-based score.
+        unrated: Number of memories that await a rating by a model, at most `app.store.fleet_gauges.COUNTED_MOST`; 0 if
+            no provider is configured.
         rating_agreement: Agreement of the last ratings by a model with the rules, by model and prompt version.
         recall_empty: Number of tenants in whose last self-test run nearly all recalls were empty.
         night_success_at: The oldest of the tenants' last successful nightly runs, in seconds
@@ -64,6 +68,7 @@ class Figures(msgspec.Struct, frozen=True):
     letters_by_tenant: dict[UUID, int] = msgspec.field(default_factory=dict)
     tenants_with_letters: int = 0
     webhooks: dict[str, int] = msgspec.field(default_factory=dict)
+    unrated: int = 0
 
     def count_other_letters(self, tenant_id: UUID, letters: int) -> tuple[dict[UUID, int], int, int]:
         """Return the dead letters of the other tenants: by tenant, the number of tenants, and the total.
@@ -89,7 +94,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
     """
     before, now_ms = read(), backlog().now_ms()
     provisional, success_at, nights = before.provisional, before.night_success_at, before.nights
-    recall_empty, agreements = before.recall_empty, before.rating_agreement
+    recall_empty, agreements, unrated = before.recall_empty, before.rating_agreement, before.unrated
     is_minute = lane_rates.take_sample() or thoroughly or not before.at_ms
     with database.drain() as tx:
         totals = fleet_gauges.whole(tx)
@@ -99,6 +104,7 @@ def refresh(*, thoroughly: bool = False) -> Figures:
             provisional = fleet_gauges.provisional(tx)
             agreements = agreement.compare(rating_comparison.list_last_of_all(tx, agreement.RATINGS_MAX))
             recall_empty = fleet_gauges.empty_recalls(tx)
+            unrated = fleet_gauges.count_unrated(tx, _rating_versions()) if settings().has_provider else 0
     if is_minute:
         with database.shared() as tx:
             oldest_success_at = fleet_gauges.oldest_last_success(tx, night_run.KIND)
@@ -120,10 +126,16 @@ def refresh(*, thoroughly: bool = False) -> Figures:
         letters,
         tenants_with_letters,
         webhook_states,
+        unrated,
     )
     client().set(FIGURES, msgspec.json.encode(now))
     provider_status.check_connection()
     return now
+
+
+def _rating_versions() -> list[str]:
+    """Return the rating versions of tenants without and with cues."""
+    return [scorer_version(settings().salience_model, cues=cues) for cues in (False, True)]
 
 
 def read() -> Figures:

@@ -17,7 +17,7 @@ def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
     """Return the state of each configured use of a model provider; empty if the settings name none.
 
     Args:
-        waiting: Number of memories that wait for a rating.
+        waiting: Number of memories that wait for a rating; None if it is unknown.
 
     Raises:
         RedisError: Redis is unreachable.
@@ -36,6 +36,8 @@ def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
             failure_seconds=failure_seconds,
             failures_in_row=record.failures,
             breaker=breaker,
+            failure=record.kind,
+            waiting=waiting if target.use == "score" else None,
         )
         found.append(
             ProviderHealth(

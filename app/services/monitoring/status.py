@@ -14,9 +14,10 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from app import heartbeats
+from app import heartbeats, queues
 from app.domain import health_findings
 from app.domain.evaluation.self_test_rules import is_recall_empty
+from app.domain.formatting import count_memories, count_of, format_span
 from app.domain.health_findings import Finding, Restarts, StuckProcess
 from app.domain.operator_advice import advise
 from app.domain.provider_health import ProviderHealth, provider_findings, working_providers
@@ -46,6 +47,8 @@ from app.store.webhooks import turns
 FRESH_SECONDS: Final = 1.0
 COUNT_SECONDS: Final = 15.0
 HISTORY_MINUTES: Final = 60
+JOB_LANES: Final = frozenset({queues.RIGHTS, queues.MAINTAIN})
+"""Lanes whose entries are jobs; those of the other lanes are memories."""
 NAMED_TENANTS: Final = 5
 """Maximum number of tenants that a finding names."""
 _KEPT: Final = 100
@@ -98,10 +101,20 @@ class Status:
         return self.findings[0].severity if self.findings else "well"
 
     @property
-    def oldest_seconds(self) -> float | None:
-        """Age of the oldest event that isn't stored yet."""
-        lane = self.lanes.get("ingest")
-        return lane.oldest_age_seconds if lane else None
+    def backlog_line(self) -> str:
+        """The number of entries in each queue that isn't empty, with the age of the oldest, as one sentence."""
+        if not self.lanes:
+            return "What waits in the queues is unknown"
+        waiting = [
+            f"{_count_entries(name, lane.depth)} in {name} (the oldest for {format_span(lane.oldest_age_seconds)})"
+            for name, lane in self.lanes.items()
+            if lane.depth
+        ]
+        return f"Waiting: {', '.join(waiting)}" if waiting else "All queues are empty"
+
+
+def _count_entries(lane: str, count: int) -> str:
+    return count_of(count, "job", "jobs") if lane in JOB_LANES else count_memories(count)
 
 
 @dataclass
@@ -187,7 +200,7 @@ def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
     if not settings().has_provider:
         return provider_status.read_providers()
     if every:
-        return provider_status.read_providers(fleet_gauges.read().provisional)
+        return provider_status.read_providers(fleet_gauges.read().unrated)
     return provider_status.read_providers(_count_unrated(tenant_id))
 
 

@@ -32,7 +32,7 @@ _ANCHOR: Final = ("anchored_at", "level", "retrieval", "stability")
 
 
 def stream_dump(tenant_id: UUID, actor: str) -> Iterator[bytes]:
-    """Write an audit entry, and return the lines of the dump in pieces.
+    """Write an audit entry with the number of memories, and return the lines of the dump in pieces.
 
     Args:
         actor: Id of the caller's key, for the audit log.
@@ -40,9 +40,9 @@ def stream_dump(tenant_id: UUID, actor: str) -> Iterator[bytes]:
     with database.tenant(tenant_id) as tx:
         now = database.now(tx)
         era = memory_strength.load_timeline(tx, tenant_id).at(now.timestamp())
-        audit.append(tx, tenant_id, "tenant_dumped", actor)
         versions = dump_rows.list_policies(tx, tenant_id)
         settings = dump_rows.read_settings(tx, tenant_id)
+        audit.append(tx, tenant_id, "tenant_dumped", actor, items=dump_rows.count_memories(tx, tenant_id))
     policies = [
         {
             "version": number,

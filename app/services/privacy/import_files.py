@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, BinaryIO, Final, NamedTuple, cast
@@ -27,7 +28,7 @@ from app.domain.imports.items import (
     decode_options,
     find_zone,
 )
-from app.domain.privacy.audit_chain import SYSTEM
+from app.domain.privacy.audit_chain import SYSTEM, Detail
 from app.domain.privacy.erasure import is_whole
 from app.domain.privacy.late_arrivals import matches_scope
 from app.domain.privacy.legal_hold import Scope
@@ -163,17 +164,23 @@ def end_imports(
 ) -> list[UUID]:
     """End imports, destroy their keys and delete their files. Return those that were running. Idempotent.
 
+    The audit entry has the memories that they stored and updated as items, and the number of records by outcome.
+
     Raises:
         StoreFailed: The object store is unreachable. The keys are destroyed already, so the files are unreadable; the
             nightly sweep deletes them.
     """
     with database.tenant(tenant_id) as tx:
         ended = imports.end(tx, tenant_id, import_ids, status, failure)
+        ids = [each.import_id for each in ended]
         if ended:
-            wrapped_keys.remove_records(tx, tenant_id, ended)
-            audit.append(tx, tenant_id, "import_ended", SYSTEM, ids=ended, details={"status": status})
-    delete_objects(tenant_id, ended)
-    return ended
+            wrapped_keys.remove_records(tx, tenant_id, ids)
+            done = sum((Counter(each.counts) for each in ended if not each.dry_run), Counter[str]())
+            details: dict[str, Detail] = {"status": status, "imports": len(ids), **done}
+            items = done["stored"] + done["updated"]
+            audit.append(tx, tenant_id, "import_ended", SYSTEM, ids=ids, items=items, details=details)
+    delete_objects(tenant_id, ids)
+    return ids
 
 
 def delete_objects(tenant_id: UUID, import_ids: Collection[UUID]) -> None:

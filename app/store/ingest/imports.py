@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -154,17 +154,26 @@ WHERE tenant_id = :tenant AND import_id = :import_id
 """)
 
 
+class EndedImport(NamedTuple):
+    """An import that ended, with its number of records by outcome; of a dry run, those that it would have had."""
+
+    import_id: UUID
+    dry_run: bool
+    counts: dict[str, int]
+
+
 def end(
     tx: Connection, tenant_id: UUID, import_ids: Collection[UUID], status: Status, failure: str | None = None
-) -> list[UUID]:
-    """End running imports and drop the names of their objects. Return the ids of those that were running."""
+) -> list[EndedImport]:
+    """End running imports and drop the names of their objects. Return those that were running."""
     values = {"tenant": tenant_id, "ids": list(import_ids), "status": status, "failure": failure}
-    return list(tx.execute(_END, values).scalars())
+    return [EndedImport(*row) for row in tx.execute(_END, values)]
 
 
 _END: Final = text("""
 UPDATE imports SET status = :status, failure = :failure, finished_at = now(), objects = '{}'
-WHERE tenant_id = :tenant AND import_id = ANY (CAST(:ids AS uuid[])) AND status = 'running' RETURNING import_id
+WHERE tenant_id = :tenant AND import_id = ANY (CAST(:ids AS uuid[])) AND status = 'running'
+RETURNING import_id, dry_run, counts
 """)
 
 

@@ -71,6 +71,14 @@ ORDER BY page.memory_id
 """
 
 
+def count_memories(tx: Connection, tenant_id: UUID) -> int:
+    """Return the number of memories that a dump contains now."""
+    return int(fetch_value(tx, _COUNT, {"tenant": tenant_id}))
+
+
+_COUNT: Final = "SELECT count(*) FROM memories WHERE tenant_id = %(tenant)s AND deleted_at IS NULL"
+
+
 def count_quarantined(tx: Connection, tenant_id: UUID) -> int:
     """Return the number of memories that quarantines hide."""
     return int(fetch_value(tx, _QUARANTINED, {"tenant": tenant_id}))

@@ -182,7 +182,8 @@ def test_the_status_is_that_of_the_first_page(api: Api, scopes: list[str]) -> No
     status.forget()
     found = api.get("/v1/status", key=tenant.key).json()
     shown = status.now(tenant.tenant_id, every="admin" in scopes)
-    assert (found["status"], found["summary"]) == ("trouble", shown.line) == ("trouble", "1 problem needs action now")
+    assert (found["status"], found["summary"]) == ("trouble", shown.line)
+    assert shown.line.startswith("1 problem needs action now")
     assert [Finding(**one) for one in found["findings"]] == [*shown.findings, *shown.passed]
     assert found["findings"][0]["command"] == "ebbing worker --lane embed"
     assert {one["code"] for one in found["findings"]} >= {"postgresql", "lane_ingest", "beat", "provider"}

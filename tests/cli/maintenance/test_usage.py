@@ -73,10 +73,10 @@ def test_nothing_spent_and_no_limit_are_said(cli: Cli, api: Stub) -> None:
     done = cli("usage")
     assert done.code == 0
     assert done.out.splitlines() == [
-        "No model was called in the last 30 days.",
+        "No model has answered a call in the last 30 days. Failed calls cost nothing: `ebbing doctor` shows them.",
         "Today (UTC): 0 tokens, cost 0.00; no budget is set.",
     ]
-    assert "No model was called today." in cli("usage", "--days", "1").out
+    assert "No model has answered a call today." in cli("usage", "--days", "1").out
 
 
 def test_days_and_tenant_are_asked_for(cli: Cli, api: Stub) -> None:

@@ -101,7 +101,7 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
         assert line in done.out, line
     assert done.out.count("api: redis") == 1, "the same state isn't reported in other words"
     assert "chmod 700" in done.out
-    assert done.out.endswith("\n3 problems need action now.\n")
+    assert done.out.endswith("\n3 problems need action now, 3 warnings to review.\n")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_is_not_well_is_a_fail_each(cli: Cli, api: Stub, folder: Path) -> N
         ([], [], (0, "No problems found.")),
         ([LETTERS], [], (0, "1 warning to review.")),
         ([LETTERS], ["--strict"], (1, "1 warning to review.")),
-        ([LETTERS, DEAD], [], (1, "1 problem needs action now.")),
+        ([LETTERS, DEAD], [], (1, "1 problem needs action now, 1 warning to review.")),
     ],
     ids=["well", "warning", "warning, strict", "problem"],
 )

@@ -108,14 +108,14 @@ def test_an_open_quote_in_a_csv_is_named_with_the_lines_that_it_hides() -> None:
     found = items("csv", content)
     assert [item.given.text for item in memories(found)] == ["first"]
     [fault] = faults(found)
-    assert fault.reason == f"{generic.QUOTES}; the row is spread over the lines 3 to 5"
+    assert (fault.place, fault.reason) == (3, f"{generic.QUOTES}; the row is spread over the lines 3 to 5")
     [alone] = faults(items("csv", b'text\n"open\nlost\n'))
     assert alone.reason.startswith(generic.QUOTES), "a file of one column isn't stored as one text"
 
 
 def test_blank_lines_of_a_csv_are_no_rows() -> None:
     found = items("csv", b"text\n\na\n\n\nb\n")
-    assert [item.given.text for item in memories(found)] == ["a", "b"]
+    assert [(item.place, item.given.text) for item in memories(found)] == [(3, "a"), (6, "b")]
     assert not faults(found)
 
 

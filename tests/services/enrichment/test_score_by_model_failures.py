@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,10 @@ from app import failpoints, metrics
 from app.clients.llm.resilience import PROBE_SECONDS, Breaker
 from app.clients.llm.salience_scorer import Scorer
 from app.domain.salience.rating_batches import TEXT_MAX_BYTES
-from app.services.enrichment import score_by_model
+from app.services.enrichment import rating_log, score_by_model
 from app.services.monitoring import stats
 from app.services.tenants import budget
+from app.settings import settings
 from app.store.enrichment import scores
 from tests.service import Service
 from tests.services.rated import Rated, rated
@@ -166,6 +169,55 @@ def test_an_ill_provider_costs_nothing_but_time(
     written = "".join(capsys.readouterr())
     assert "rating_put_off" in written
     assert not any(word in written for word in ("garden", "zebra", "Lunch"))
+
+
+def logged(capsys: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]]:
+    """Return the log lines of this event since the last call."""
+    lines = "".join(capsys.readouterr()).splitlines()
+    return [json.loads(line) for line in lines if f'"event": "{event}"' in line]
+
+
+def test_the_log_has_the_words_of_the_finding_the_model_and_the_status(
+    rated: Rated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.send(*TEXTS)
+    rated.fake.control.set(mode="server_error")
+    score_by_model.rate_memories()
+    [line] = logged(capsys, "rating_put_off")
+    model = settings().salience_model
+    assert (line["reason"], line["model"], line["status"], line["memories"]) == ("server error", model, 500, 4)
+    rated.lapse()
+    rated.fake.control.set(mode="not_json", poison="zebra")
+    score_by_model.rate_memories()
+    [line] = logged(capsys, "not_rated")
+    assert (line["reason"], line["model"], line["detail"]) == ("unusable answer", model, "not JSON")
+
+
+def test_a_failure_that_continues_is_logged_once_and_then_rarely(
+    rated: Rated, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rated.service.configure(llm_breaker_failures=100)
+    rated.send(*TEXTS)
+
+    def fail(mode: str, times: int) -> list[dict[str, Any]]:
+        rated.fake.control.set(mode=mode)
+        for _ in range(times):
+            rated.lapse()
+            score_by_model.rate_memories()
+        return logged(capsys, "rating_put_off")
+
+    assert [line["unlogged_turns"] for line in fail("server_error", 4)] == [0]
+    assert [line["reason"] for line in fail("unauthorised", 2)] == ["API key rejected"], (
+        "another kind is logged at once"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(rating_log, "REPEAT_SECONDS", 0.0)
+        assert [line["unlogged_turns"] for line in fail("server_error", 1)] == [3]
+    rated.fake.control.set()
+    rated.lapse()
+    assert score_by_model.rate_memories() == len(TEXTS)
+    rated.send("A fifth one.")
+    assert [line["unlogged_turns"] for line in fail("server_error", 2)] == [0], "a success ends the outage"
 
 
 def test_a_provider_that_refuses_connections_is_asked_again_when_it_listens(rated: Rated) -> None:

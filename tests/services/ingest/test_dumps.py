@@ -159,8 +159,11 @@ def test_memories_in_quarantine_are_left_out_and_counted(importer: Importer) -> 
         return {line["memory"]["memory_id"] for line in lines if "memory" in line}, lines[-1]["end"]
 
     assert dumped() == ({str(each) for each in ids}, {"memories": 2, "damaged": 0, "quarantined": 0})
+    newest = "SELECT items FROM audit WHERE tenant_id = %s AND action = 'tenant_dumped' ORDER BY seq DESC LIMIT 1"
+    assert importer.service.one(newest, importer.tenant_id) == 2
     placed = quarantines.place(importer.tenant_id, NewQuarantine(source="tool", confirm=True), "key")
     assert dumped() == ({str(ids[1])}, {"memories": 1, "damaged": 0, "quarantined": 1})
+    assert importer.service.one(newest, importer.tenant_id) == 1, "the audit log counts what the dump contains"
     quarantines.lift(importer.tenant_id, placed.quarantine_id, "key")
     assert dumped()[1]["quarantined"] == 0
 

@@ -57,6 +57,25 @@ def test_memories_are_stored_in_order_indexed_and_found(importer: Importer) -> N
     assert keys == 0
 
 
+def test_the_audit_log_has_the_memories_that_an_import_stored(importer: Importer) -> None:
+    def audited() -> tuple[int, dict[str, Any]]:
+        [newest] = importer.service.rows(
+            "SELECT items, details FROM audit WHERE tenant_id = %s AND action = 'import_ended' "
+            "ORDER BY seq DESC LIMIT 1",
+            importer.tenant_id,
+        )
+        return newest
+
+    importer.run("jsonl", records(3) + b"{\n", dry_run=True)
+    assert audited() == (0, {"status": "done", "imports": 1}), "a dry run stores nothing"
+    importer.run("jsonl", records(3) + b"{\n")
+    assert audited() == (3, {"status": "done", "imports": 1, "stored": 3, "skipped": 1})
+    importer.run("jsonl", records(3, tags=["bird"]))
+    assert audited() == (3, {"status": "done", "imports": 1, "updated": 3})
+    importer.run("jsonl", b"{\n")
+    assert audited() == (0, {"status": "done", "imports": 1, "skipped": 1})
+
+
 def test_a_second_import_changes_nothing_and_a_changed_record_updates(importer: Importer) -> None:
     importer.run("jsonl", records(3))
     again = importer.run("jsonl", records(3))

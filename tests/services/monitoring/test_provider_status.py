@@ -90,6 +90,49 @@ def test_a_dead_provider_is_found_without_any_work_and_so_is_its_return(fake: Fa
     assert codes(tenant) == []
 
 
+def test_texts_that_are_too_long_are_reported_until_none_waits(
+    service: Service, fake: FakeProvider, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet_gauges.refresh()
+    fake.control.set(mode="too_long_input")
+    monkeypatch.setattr(score_by_model, "RETRY_SECONDS", 0.0)
+    service.send(tenant.tenant_id, *(f"{WORDS} number {number}" for number in range(4)))
+    service.work()
+    fleet_gauges.refresh(thoroughly=True)
+    score_by_model.rate_memories()
+    # The cached figures are older than the failures: four memories wait in them, none in the database.
+    status.forget()
+    [found] = [one for one in status.now(tenant.tenant_id, every=True).findings if one.code == "provider_score"]
+    assert "(text too long" in found.what
+    assert "4 memories wait for a rating" in found.what
+    assert "EBBING_SALIENCE_MODEL to a model with a longer context" in found.todo
+    assert codes(tenant) == ["dead_letters"], "nothing waits: the dead letters name the next step"
+    assert service.letters(tenant.tenant_id) == [("rate", "too_large", 1)] * 4
+    fleet_gauges.refresh(thoroughly=True)
+    assert codes(tenant, every=True) == ["dead_letters"], "although no call has succeeded"
+    [said] = [one.what for one in status.now(tenant.tenant_id, every=True).passed if one.code == "provider_score"]
+    assert "no success yet, last failure" in said
+    assert "(text too long)" in said
+
+
+def test_the_figure_counts_the_memories_of_all_tenants_that_really_wait(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    other = service.tenant()
+    _, edited = service.send(tenant.tenant_id, WORDS, f"{WORDS} too")
+    service.send(other.tenant_id, f"{WORDS} there", f"{WORDS} again")
+    service.work()
+    service.rows("UPDATE memory_state SET salience_source = 'caller' WHERE memory_id = %s", edited)
+    figures = fleet_gauges.refresh(thoroughly=True)
+    assert (figures.provisional, figures.unrated) == (4, 3), "a caller's salience isn't replaced"
+    assert [stats.tenant_stats(one.tenant_id).pending["rate"] for one in (tenant, other)] == [1, 2]
+    fake.control.set(mode="refusal")
+    score_by_model.rate_memories()
+    score_by_model.rate_memories()
+    figures = fleet_gauges.refresh(thoroughly=True)
+    assert (figures.provisional, figures.unrated) == (4, 0), "memories whose rating failed keep the rules' score"
+
+
 def test_a_pause_that_the_provider_requested_is_reported_until_a_call_succeeds(
     service: Service, fake: FakeProvider, tenant: Tenant
 ) -> None:
