@@ -17,6 +17,11 @@ LOCK: Final = "lock"
 PROCESSES: Final = "processes.json"
 """File in the home with the ids of the service's processes, by the names of their logs."""
 
+PREVIOUS_END: Final = "PREVIOUS_END"
+"""Environment variable that tells a restarted process how the process ended that it replaces: `signal SIGKILL`.
+
+Its name lacks our prefix: a setting that differs would make each restarted process parse all settings again."""
+
 
 def is_running(home: Path) -> bool:
     """Return True if a process has locked the home, as `ebbing run` does until it ends, however it ends."""
