@@ -29,8 +29,9 @@ _shutdowns: list[str] = []
 """The kinds of shutdown that signals have requested, `cold` or `warm`."""
 
 
-def _say_nothing(*_: object) -> None:
-    """Stand for Celery's `safe_say`, whose lines aren't JSON, and advise to press Ctrl+C again."""
+def silence_celery() -> None:
+    """Let Celery print nothing when it stops: its lines aren't JSON, and advise to press Ctrl+C again."""
+    celery_worker.safe_say = lambda *_: None
 
 
 @signals.worker_shutting_down.connect
@@ -53,7 +54,7 @@ def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
         without_gossip=True,
         without_mingle=True,
     )
-    celery_worker.safe_say = _say_nothing
+    silence_celery()
     worker.start()
     log.info("worker_stopped", lane=lane, pid=os.getpid(), how=_shutdowns[0] if _shutdowns else "by itself")
     if not worker.exitcode:  # otherwise an error has ended it

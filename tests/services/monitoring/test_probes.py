@@ -20,7 +20,7 @@ from app.services.ingest import drain
 from app.services.monitoring import doctor_stores, probes, stats, status
 from app.store.core import database, migrate
 from app.supervisor import lock_home
-from tests.service import Service, Tenant
+from tests.service import Service
 
 NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
 
@@ -92,9 +92,9 @@ def test_a_redis_that_hangs_is_waited_for_once_and_named_with_its_process(
     )
 
 
-def test_the_other_probes_of_a_round_do_not_ask_a_redis_that_hangs(
-    service: Service, tenant: Tenant, silent: Callable[[], int]
-) -> None:
+def test_the_other_probes_of_a_round_do_not_ask_a_redis_that_hangs(service: Service, silent: Callable[[], int]) -> None:
+    tenant = service.tenant()
+    silent()
     status.forget()
     for every in (False, True):
         found = status.now(tenant.tenant_id, every=every)
@@ -183,5 +183,5 @@ def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
 
-    monkeypatch.setattr(stream.client(), "set", full)
+    monkeypatch.setattr(stream.prober(), "set", full)
     assert "refuses writes" in unwell()["redis"]
