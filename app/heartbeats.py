@@ -1,14 +1,14 @@
 """Heartbeats and starts of beat and each lane's workers, stored in Redis with the clock of Redis.
 
-A process that stops as requested deletes its start. So the starts on one host, except the latest, are those of
-processes that died and were replaced, whether by `ebbing run`, Docker, Kubernetes or systemd.
+A process that stops as requested marks its start. A start after one without this mark, on the same host, replaces a
+process that died, whether `ebbing run`, Docker, Kubernetes or systemd has restarted it.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import structlog
@@ -18,6 +18,7 @@ from app.clients.redis.connection import HEARTBEATS, STARTS, RedisError
 from app.clients.redis.stream import backlog, client
 from app.domain.durations import HOUR
 from app.domain.health_findings import Restarts
+from app.running_home import PREVIOUS_END
 
 BEAT: Final = "beat"
 SOURCES: Final = (*queues.LANES, BEAT)
@@ -25,6 +26,35 @@ EVERY_SECONDS: Final = 2.0
 STARTS_KEPT: Final = 1000
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start of a process.
+
+    Attributes:
+        after: How the process ended that this one replaces, if the supervisor has said it.
+        is_stopped: True if this process was stopped as requested.
+    """
+
+    source: str
+    host: str
+    pid: int
+    at_ms: int
+    after: str = ""
+    is_stopped: bool = False
+
+    def encode(self) -> str:
+        """Return the start as a member of the sorted set; earlier versions ignore what follows the process id."""
+        process = f"{self.pid},{self.after},{'stopped' if self.is_stopped else ''}"
+        return f"{self.source}|{self.host}|{process}|{self.at_ms}"
+
+    @classmethod
+    def decode(cls, stored: str) -> _Start:
+        """Return the start that is stored as this member, which an earlier version may have written."""
+        source, host, process, at_ms = stored.split("|")
+        pid, after, state = [*process.split(","), "", ""][:3]
+        return cls(source, host, int(pid), int(at_ms), after, state == "stopped")
 
 
 def record_heartbeat(source: str) -> None:
@@ -64,10 +94,9 @@ def record_start(source: str) -> str:
     start = ""
     try:
         now = backlog().now_ms()
-        start = f"{source}|{socket.gethostname()}|{os.getpid()}|{now}"
+        start = _Start(source, socket.gethostname(), os.getpid(), now, os.environ.get(PREVIOUS_END, "")).encode()
         with client().pipeline(transaction=False) as pipe:
             pipe.zadd(STARTS, {start: now})
-            pipe.zremrangebyscore(STARTS, "-inf", now - HOUR * 1000)
             pipe.zremrangebyrank(STARTS, 0, -STARTS_KEPT - 1)
             pipe.execute()
     except RedisError as error:
@@ -77,8 +106,14 @@ def record_start(source: str) -> str:
 
 def record_stop(start: str) -> None:
     """Record that the process stops as requested, so that its next start isn't a restart."""
+    if not start:
+        return  # Redis was unavailable
     try:
-        client().zrem(STARTS, start)
+        stopped = replace(_Start.decode(start), is_stopped=True)
+        with client().pipeline(transaction=True) as pipe:
+            pipe.zrem(STARTS, start)
+            pipe.zadd(STARTS, {stopped.encode(): stopped.at_ms})
+            pipe.execute()
     except RedisError as error:
         log.warning("redis_away", error=type(error).__name__)
 
@@ -91,15 +126,16 @@ def list_restarts() -> dict[str, Restarts]:
     Raises:
         RedisError: Redis is unreachable.
     """
-    now = backlog().now_ms()
-    starts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for stored in cast("list[bytes]", client().zrangebyscore(STARTS, now - HOUR * 1000, "+inf")):
-        source, host, _, at = stored.decode().split("|")
-        starts[source, host].append(int(at))
+    since = backlog().now_ms() - HOUR * 1000
+    stored = cast("list[tuple[bytes, float]]", client().zrange(STARTS, 0, -1, withscores=True))
+    latest: dict[tuple[str, str], _Start] = {}
     restarts: dict[str, Restarts] = {}
-    for (source, _), times in starts.items():
-        if len(times) > 1:
-            known = restarts.get(source, Restarts(0, float("inf")))
-            seconds = max(now - max(times), 0) / 1000
-            restarts[source] = Restarts(known.count + len(times) - 1, min(known.last_seconds, seconds))
+    for member, at_ms in stored:  # the newest is the last
+        start = _Start.decode(member.decode())
+        before = latest.get((start.source, start.host))
+        latest[start.source, start.host] = start
+        if at_ms >= since and (start.after or (before and not before.is_stopped)):
+            count = restarts[start.source].count if start.source in restarts else 0
+            seconds = max(since + HOUR * 1000 - at_ms, 0) / 1000
+            restarts[start.source] = Restarts(count + 1, seconds, start.after)
     return restarts

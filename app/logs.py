@@ -49,6 +49,9 @@ def configure(process: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))
+    # The library of Celery's pool doesn't let its records propagate; without a handler, they would be printed as text.
+    pool = logging.getLogger("multiprocessing")
+    pool.handlers, pool.propagate = [handler], False
 
 
 def _name_process(process: str) -> structlog.typing.Processor:

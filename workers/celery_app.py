@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from typing import Any, Final
 
+import structlog
 from celery import Celery, signals
 from kombu.entity import Exchange, Queue
 
@@ -22,6 +24,7 @@ from workers.schedule import beat_entries
 # Far below the broker's visibility timeout (an hour), after which a task still running would be started again.
 TIME_LIMIT_SECONDS: Final = 300
 
+log = structlog.get_logger(__name__)
 celery = Celery("ebbing", include=["workers.tasks"])
 celery.conf.update(
     accept_content=["json"],
@@ -116,6 +119,7 @@ def _say_so(sender: Any, **_: Any) -> None:
         stop_signals.defer_while_writing(sender.hub.call_soon)
     # The first heartbeat comes from Celery's loop: a stop signal before it would end in an error.
     sender.timer.call_after(0, beat)
+    sender.timer.call_after(0, lambda: log.info("worker_started", lanes=list(watches), pid=os.getpid()))
     sender.timer.call_after(0, lambda: _starts.extend(map(heartbeats.record_start, watches)))
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
     # Reading Redis's mark has used a connection, and from now on only the pool processes need some. Close it later: the

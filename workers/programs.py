@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+import structlog
+from celery import signals
+from celery.apps import worker as celery_worker
 from celery.utils.nodenames import default_nodename, host_format
 
 from app import heartbeats, logs
@@ -19,6 +23,20 @@ REPLACED_LANES: Final = (MAINTAIN, RIGHTS)
 """Lanes with rare, large tasks. Their pool processes are replaced by new forks once they have grown."""
 GROWTH_KIB: Final = 48 << 10
 """Far more than ticks need: a process that reached it with every task would be replaced each time."""
+
+log = structlog.get_logger(__name__)
+_shutdowns: list[str] = []
+"""The kinds of shutdown that signals have requested, `cold` or `warm`."""
+
+
+def silence_celery() -> None:
+    """Let Celery print nothing when it stops: its lines aren't JSON, and advise to press Ctrl+C again."""
+    celery_worker.safe_say = lambda *_: None
+
+
+@signals.worker_shutting_down.connect
+def _note_shutdown(how: str, **_: Any) -> None:
+    _shutdowns.append(how.lower())  # not logged here: a signal may have interrupted the writing of another line
 
 
 def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
@@ -36,7 +54,9 @@ def run_worker(lane: str, queues: Sequence[str], processes: int) -> NoReturn:
         without_gossip=True,
         without_mingle=True,
     )
+    silence_celery()
     worker.start()
+    log.info("worker_stopped", lane=lane, pid=os.getpid(), how=_shutdowns[0] if _shutdowns else "by itself")
     if not worker.exitcode:  # otherwise an error has ended it
         record_stop()
     sys.exit(worker.exitcode)
@@ -57,7 +77,9 @@ def run_beat() -> NoReturn:
     celery.conf.include = ()  # beat only needs the task names; importing the tasks takes a second and some 30 MB
     # No schedule file: due times are stored in PostgreSQL, and triggers are only seconds apart.
     start = heartbeats.record_start(heartbeats.BEAT)
+    log.info("beat_started", pid=os.getpid())
     with suppress(SystemExit):  # raised by Celery's handler of stop signals
         celery.Beat(scheduler_cls="celery.beat:Scheduler", loglevel=LOG_LEVEL, quiet=True).run()
     heartbeats.record_stop(start)
+    log.info("beat_stopped", pid=os.getpid())
     sys.exit(0)

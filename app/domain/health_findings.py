@@ -124,10 +124,13 @@ class Restarts:
     Attributes:
         count: Number of restarts.
         last_seconds: Time since the last one.
+        last_end: How the process ended before the last one, such as `signal SIGKILL` or `exit code 1`; empty if only
+            a supervisor outside the service, such as Docker, knows it.
     """
 
     count: int
     last_seconds: float
+    last_end: str = ""
 
 
 def ok(code: str, what: str) -> Finding:
@@ -210,7 +213,7 @@ def restart_findings(restarts: Mapping[str, Restarts]) -> list[Finding]:
         attention(
             f"restarts_{source}",
             f"{_name_process(source)} died and was restarted {one.count} times within an hour, "
-            f"the last time {_ago(one.last_seconds)}",
+            f"the last time {_ago(one.last_seconds)}{f' after {one.last_end}' if one.last_end else ''}",
             "find the cause in its log",
         )
         for source, one in restarts.items()

@@ -6,14 +6,19 @@ import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError
+from app.running_home import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+LOCK_TRIES: Final = 5
+LOCK_PAUSE_SECONDS: Final = 0.02
 
 
 @contextmanager
@@ -27,12 +32,12 @@ def lock_home(home: Path) -> Iterator[Path]:
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EmbeddedError(f"home {home} can't be used: {error}; set EBBING_HOME to another") from error
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(lock)
         except BlockingIOError:
             holder = os.read(lock, 32).decode(errors="replace").strip() or "that is just starting"
             raise EmbeddedError(
@@ -43,6 +48,20 @@ def lock_home(home: Path) -> Iterator[Path]:
         yield home.resolve()
     finally:
         os.close(lock)
+
+
+def _lock(lock: int) -> None:
+    """Lock the file. Another command may hold a shared lock for a moment, when it checks whether the service runs.
+
+    Raises:
+        BlockingIOError: Another process has locked the file.
+    """
+    for _ in range(LOCK_TRIES - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(LOCK_PAUSE_SECONDS)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager

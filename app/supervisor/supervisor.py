@@ -9,18 +9,20 @@ import signal
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from app.embedded import has_ended, kill_session, log_tail
+from app.embedded import has_ended, kill_session
 from app.errors import Misconfigured
+from app.running_home import PREVIOUS_END
 from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
+from app.supervisor.event_log import format_end, last_lines, record_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from app.embedded import ChildProcess
+    from app.embedded import ChildProcess, ProgramSpec
 
 BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
 QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
@@ -46,6 +48,7 @@ class _Running:
     completed: bool = False
     deaths: deque[float] = field(default_factory=deque)
     failing_deaths: int = 0
+    exit_code: int = 0
 
 
 class Supervisor:
@@ -142,7 +145,7 @@ class Supervisor:
         child = running.child
         if child.prepare:
             child.prepare()
-        running.process = child.start(child.program, log=child.log, death_signal=child.death_signal)
+        running.process = child.start(_mark_restart(running), log=child.log, death_signal=child.death_signal)
         running.started_at = time.monotonic()
         running.starts += 1
         running.ready = running.overdue = False
@@ -171,11 +174,14 @@ class Supervisor:
         code = process.wait()
         if child.one_shot:
             if code != 0:
-                raise _GaveUpError(f"{child.name} failed with {_describe_exit(code)}{_log_end(child)}")
+                record_event(child, ChildEvent(EventKind.DIED, child.name, process.pid, code))
+                running.process = None
+                raise _GaveUpError(f"{child.name} failed with {format_end(code)}{_log_end(child)}")
             running.completed = True
             self._emit(running, EventKind.COMPLETED, code)
             return
-        self._emit(running, EventKind.DIED, code, f"{child.name} ended with {_describe_exit(code)}.")
+        running.exit_code = code
+        self._emit(running, EventKind.DIED, code, f"{child.name} ended with {format_end(code)}.")
         running.process = None
         running.ready = False
         now = time.monotonic()
@@ -197,7 +203,7 @@ class Supervisor:
             running.completed = True
             self._emit(running, EventKind.GIVEN_UP, code, f"{often} and isn't started again; see {child.log}.")
             return
-        reason = f"{often}, last with {_describe_exit(code)}{_log_end(child)}"
+        reason = f"{often}, last with {format_end(code)}{_log_end(child)}"
         if child.essential or not self._is_up:
             raise _GaveUpError(reason)
         running.failing_deaths += 1
@@ -252,7 +258,9 @@ class Supervisor:
     ) -> None:
         seconds = time.monotonic() - running.started_at
         pid = running.process.pid if running.process else pid
-        self._on_event(ChildEvent(what, running.child.name, pid, exit_code, seconds, message))
+        event = ChildEvent(what, running.child.name, pid, exit_code, seconds, message)
+        record_event(running.child, event)
+        self._on_event(event)
 
     def _pause(self, seconds: float) -> None:
         """Wait until the timeout, a signal or the death of a child."""
@@ -287,13 +295,14 @@ class Supervisor:
             os.close(self._wake_out)
 
 
-def _describe_exit(code: int) -> str:
-    if code < 0:
-        with suppress(ValueError):
-            return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}"
+def _mark_restart(running: _Running) -> ProgramSpec:
+    """Return the child's program, which is told how the process ended that it replaces."""
+    program = running.child.program
+    if not running.exit_code:
+        return program
+    return replace(program, environment={**program.environment, PREVIOUS_END: format_end(running.exit_code)})
 
 
 def _log_end(child: Child) -> str:
-    tail = log_tail(child.log)
-    return f"; the end of {child.log}:\n{tail}" if tail else f"; {child.log} is empty"
+    lines = last_lines(child.log)
+    return f"; the end of {child.log}:\n{lines}" if lines else f"; it wrote nothing to {child.log}"

@@ -25,6 +25,7 @@ from app.dashboard.pages import overview, runbook
 from app.domain import operator_advice
 from app.domain.policy.policy import Policy
 from app.domain.runbook import EXPLANATIONS, reason_path
+from app.running_home import PREVIOUS_END
 from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
@@ -144,14 +145,19 @@ def test_the_next_run_can_be_previewed(api: Api, well: None, visit: Visit, monke
 def test_a_restarted_worker_and_the_meaning_of_the_columns_are_shown(
     api: Api, well: None, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__))
-    for source in ("embed", "embed", "embed", "beat", "beat", "score"):
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__, environ={}))
+    for source in ("embed", "embed", "embed", "beat", "score"):
         heartbeats.record_start(source)
+    environment = {PREVIOUS_END: "exit code 1"}
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(9).__next__, environ=environment))
+    heartbeats.record_start("beat")
     status.forget()
     page = visit("maintain", "admin").page("/now")
     words = said(page)
     assert re.search(r"embed just now restarted \S+ m?s ago, 2 times in the last hour", words), words
-    assert re.search(r"Scheduler \(beat\): restarted \S+ m?s ago, once in the last hour\.", words), words
+    assert re.search(r"Scheduler \(beat\): restarted \S+ m?s ago after exit code 1, once in the last hour\.", words), (
+        words
+    )
     assert words.count("restarted") == 2
     assert "Added and Processed are averages of the last 5 minutes" in words
     assert 'title="Memories or jobs that arrived, averaged over the last 5 minutes"' in page

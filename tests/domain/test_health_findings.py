@@ -107,10 +107,12 @@ def test_a_process_that_is_silent_is_named() -> None:
 
 
 def test_restarts_are_reported_from_three_an_hour() -> None:
-    restarts = {"ingest": Restarts(2, 1.0), "score": Restarts(3, 10.0), "beat": Restarts(7, 0.1)}
+    restarts = {"ingest": Restarts(2, 1.0), "score": Restarts(3, 10.0, "signal SIGKILL"), "beat": Restarts(7, 0.1)}
     score, beat = health_findings.restart_findings(restarts)
     assert (score.severity, beat.severity) == ("attention", "attention")
-    assert score.what == "the score worker died and was restarted 3 times within an hour, the last time 10 s ago"
+    assert score.what == (
+        "the score worker died and was restarted 3 times within an hour, the last time 10 s ago after signal SIGKILL"
+    )
     assert beat.what == "the scheduler (beat) died and was restarted 7 times within an hour, the last time just now"
     advised = advise(score, Installation("run", "/srv/ebbing", {"score": 7}))
     assert advised.todo == "find the cause in its log"

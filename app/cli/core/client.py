@@ -7,10 +7,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, Final, Self
 
 import httpx2
 
+from app import running_home
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.waiting import WaitingLine, waiting_for
@@ -20,6 +22,7 @@ Json = dict[str, Any]
 
 TIMEOUT_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 3.0
+HEALTH_TIMEOUT_SECONDS: Final = 5.0
 FIRST_WAIT_SECONDS: Final = 0.2
 LONGEST_WAIT_SECONDS: Final = 30.0
 RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
@@ -33,6 +36,25 @@ class ApiRefusal(CommandFailure):
         self.status = status
         self.errors = errors
         self.body = body
+
+
+class Unreachable(CommandFailure):
+    """The API doesn't answer: the state, the next step, and the command for it if there is one."""
+
+    def __init__(self, what: str, todo: str, command: str = "") -> None:
+        super().__init__(f"{what}: {todo}{f': `{command}`' if command else ''}", Code.UNREACHABLE)
+        self.what, self.todo, self.command = what, todo, command
+
+
+class Answer(Json):
+    """JSON object of a response. A field that the response lacks is an error of one line instead of a `KeyError`."""
+
+    def __init__(self, fields: Json, url: str) -> None:
+        super().__init__(fields)
+        self._url = url
+
+    def __missing__(self, name: str) -> Any:
+        raise CommandFailure(describe_stranger(self._url, f"no field `{name}`"))
 
 
 @dataclass(frozen=True)
@@ -58,13 +80,15 @@ class Api:
     of the API with `Retry-After`. A 502 or 504 comes from a proxy and doesn't tell whether the API performed the call.
     """
 
-    def __init__(self, place: ApiConnection, *, patience_seconds: float = 0) -> None:
+    def __init__(
+        self, place: ApiConnection, *, patience_seconds: float = 0, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self.place = place
         self._patience_seconds = patience_seconds
         # Proxy variables of the environment don't apply to a local API.
         self._client = httpx2.Client(
             base_url=place.url,
-            timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+            timeout=httpx2.Timeout(timeout_seconds, connect=CONNECT_TIMEOUT_SECONDS),
             trust_env=not place.is_here,
             # Loading certificates takes 30 ms; a plain connection needs none.
             verify=place.url.startswith("https:"),
@@ -131,6 +155,7 @@ class Api:
         """Stream a file as the body of a POST request; raises like `call`. A failed upload isn't repeated."""
         headers = {"Authorization": f"Bearer {self._key()}", "Content-Type": "application/octet-stream"}
         request = self._client.build_request("POST", path, content=pieces, headers=headers, params=dict(params))
+        self._require_service()
         try:
             with waiting_for(f"uploading to {self.place.url}"):
                 response = self._client.send(request)
@@ -146,6 +171,7 @@ class Api:
 
     def stream(self, path: str) -> Iterator[bytes]:
         """Yield a response body in pieces; raises like `call`."""
+        self._require_service()
         headers = {"Authorization": f"Bearer {self._key()}"}
         try:
             with waiting_for(f"downloading {path}"), self._client.stream("GET", path, headers=headers) as response:
@@ -175,9 +201,13 @@ class Api:
             tries += 1
             wait: float | None = None
             try:
+                self._require_service()
                 response = self._client.send(request)
+            except Unreachable as error:
+                failure: CommandFailure = error
+                is_retryable = True
             except httpx2.TransportError as error:
-                failure: CommandFailure = self._unreachable(error)
+                failure = self._unreachable(error)
                 is_retryable = repeatable or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             else:
                 if response.is_success:
@@ -201,25 +231,45 @@ class Api:
         )
         raise CommandFailure(f"no API key for {self.place.url}: {where}", Code.NOT_ALLOWED)
 
-    def _unreachable(self, error: httpx2.TransportError) -> CommandFailure:
+    def _require_service(self) -> None:
+        """Raise `Unreachable` if the address or the key is that of a home whose service doesn't run."""
+        home = self.place.home
+        if home is not None and not running_home.is_running(home):
+            what = f"no service runs in {home}"
+            raise Unreachable(what, "start it with `ebbing run`, or give another address with --url or EBBING_API_URL")
+
+    def _unreachable(self, error: httpx2.TransportError) -> Unreachable:
+        if isinstance(error, httpx2.ReadTimeout):
+            return self._describe_silence()
         reason = "timed out" if isinstance(error, httpx2.TimeoutException) else _describe_transport(error)
-        return CommandFailure(
-            f"the API at {self.place.url} can't be reached ({reason}): start it with `ebbing run`, "
-            "or give its address with --url or EBBING_API_URL",
-            Code.UNREACHABLE,
-        )
+        what = f"the API at {self.place.url} can't be reached ({reason})"
+        if self.place.home is not None:  # its supervisor starts the API again
+            return Unreachable(what, f"read in its log why it doesn't run: {self.place.home / 'logs' / 'api.log'}")
+        return Unreachable(what, "start it with `ebbing run`, or give its address with --url or EBBING_API_URL")
+
+    def _describe_silence(self) -> Unreachable:
+        """Return the failure of a call that wasn't answered in time, after asking whether the API answers at all."""
+        seconds = self._client.timeout.read or 0
+        try:
+            self._client.get("/healthz", timeout=HEALTH_TIMEOUT_SECONDS)
+        except httpx2.TransportError:
+            what = f"the API at {self.place.url} hangs: it hasn't answered for {seconds:g} s"
+            pid = self.place.home and running_home.find_process(self.place.home, "api")
+            if pid:
+                return Unreachable(what, "end its process, which is started again at once", f"kill -KILL {pid}")
+            return Unreachable(what, "restart it")
+        what = f"the API at {self.place.url} answers, but not to this request within {seconds:g} s"
+        return Unreachable(what, "find out with `ebbing doctor` what delays it, then repeat the command")
 
     def _decode(self, response: httpx2.Response) -> Json:
         if not response.content:
             return {}
         try:
-            found = response.json()
+            found = response.json(object_hook=partial(Answer, url=self.place.url))
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise CommandFailure(
-                f"the response from {self.place.url} isn't from an Ebbing API: check the address and port"
-            )
+            raise CommandFailure(describe_stranger(self.place.url, "no JSON object"))
         return found
 
     def _parse_refusal(self, response: httpx2.Response) -> ApiRefusal:
@@ -254,10 +304,15 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
     while True:
         page_params = dict(params or {}) | ({"cursor": cursor} if cursor else {})
         answer = api.call("GET", path, params=page_params).body
-        yield from answer.get(noun, [])
+        yield from answer[noun]
         cursor = answer.get("next_cursor")
         if not cursor:
             return
+
+
+def describe_stranger(url: str, difference: str) -> str:
+    """Return the message that the answer of this address isn't Ebbing's, and why."""
+    return f"{url} doesn't answer like Ebbing ({difference}): check the address and port, and the service's version"
 
 
 def _describe_transport(error: httpx2.TransportError) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -32,10 +32,17 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 @dataclass(frozen=True)
 class ApiConnection:
-    """Address of the API and the API key; the key is None if none is configured."""
+    """Address of the API and the API key.
+
+    Attributes:
+        key: None if none is configured.
+        home: The home in which the service must be running before a request is sent, because the address or the key
+            is that home's; None if both were given. Another program may have got the port since the service stopped.
+    """
 
     url: str
     key: str | None
+    home: Path | None = None
 
     @property
     def is_here(self) -> bool:
@@ -90,25 +97,29 @@ def check_dynamics() -> None:
         dynamics_plugins.load()
 
 
-def find_connection(url: str | None = None, home: Path | None = None) -> ApiConnection:
+def find_connection(url: str | None = None) -> ApiConnection:
     """Return the API address and key: `url`, EBBING_API_URL, EBBING_PORT on this machine, or the recorded address.
 
     The address is recorded in the home by `ebbing run`. A port in the `.env` file, from which it also starts, counts
-    only without a recorded address. The key in a home belongs to the local service of that home and is never sent to
-    another machine.
+    only without a recorded address. The key in a home belongs to the local service of that home: it is never sent to
+    another machine, and to an address that wasn't given only while that service runs.
     """
     given = _read_client_settings()
-    home = home or Path(given.get(HOME, DEFAULT_HOME))
-    found = url or given.get(API_URL) or _find_local_url(given, home) or DEFAULT_URL
+    home = Path(given.get(HOME) or DEFAULT_HOME)
+    named = url or given.get(API_URL)
+    noted = None if named else read_note(home / "api-url")
+    found = named or _find_local_url(given, noted) or DEFAULT_URL
     if urlsplit(found).scheme not in {"http", "https"} or not urlsplit(found).hostname:
         raise CommandFailure(f"{found} isn't a valid API address: expected a URL such as {DEFAULT_URL}", Code.USAGE)
     place = ApiConnection(found.rstrip("/"), given.get(API_KEY) or None)
+    needs_service = noted is not None and found == noted
     if place.key is None and place.is_here:
-        return ApiConnection(place.url, read_note(home / "api-key"))
-    return place
+        place = replace(place, key=read_note(home / "api-key"))
+        needs_service |= not named and place.key is not None
+    return replace(place, home=home) if needs_service else place
 
 
-def _find_local_url(given: Mapping[str, str], home: Path) -> str | None:
+def _find_local_url(given: Mapping[str, str], noted: str | None) -> str | None:
     """Return the address of an API on this machine by EBBING_PORT or the home's note; None if neither exists.
 
     The port 0 means any free one, which only the note tells.
@@ -119,7 +130,7 @@ def _find_local_url(given: Mapping[str, str], home: Path) -> str | None:
     by_port = f"http://127.0.0.1:{int(port)}" if int(port) else None
     if by_port and any(name.upper() == PORT for name in os.environ):
         return by_port
-    return read_note(home / "api-url") or by_port
+    return noted or by_port
 
 
 def _read_client_settings() -> dict[str, str]:

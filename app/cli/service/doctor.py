@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app import running_home
 from app.cli.core import tables
-from app.cli.core.connection import find_connection, load_settings, read_note
+from app.cli.core.connection import find_connection, load_settings
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
 from app.cli.core.waiting import each_waiting_for
 from app.domain.health_findings import Finding, attention, line, ok, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Generator, Iterator, Mapping
     from pathlib import Path
 
     from app.cli.core.client import Api
@@ -31,6 +32,8 @@ SUPPORTED = {(3, 11), (3, 12)}
 FIELDS = {field.name for field in fields(Finding)}
 NAME_COLUMNS = 20
 PROVIDER = "provider"
+TIMEOUT_SECONDS = 15.0
+"""Time in which the service must answer: twice what its own probes wait for PostgreSQL and Redis."""
 UNBROKEN = "\u2060"
 """Stands for a space at which a line isn't wrapped."""
 OTHERS_MAY_READ = 0o006
@@ -95,7 +98,7 @@ def _findings(url: str | None) -> Iterator[Finding]:
     for found in doctor.examine():
         known.add((found.code, found.what))
         yield found
-    with Api(find_connection(url)) as api:
+    with Api(find_connection(url), timeout_seconds=TIMEOUT_SECONDS) as api:
         yield from _service(api, known)
 
 
@@ -117,7 +120,7 @@ def _home() -> Finding:
         return _exposed(home, "700")
     if key.exists() and key.stat().st_mode & OTHERS_MAY_ANYTHING:
         return _exposed(key, "600")
-    return ok("home", f"{home}{'; `ebbing run` is running here' if read_note(home / 'api-url') else ''}")
+    return ok("home", f"{home}{'; `ebbing run` is running here' if running_home.is_running(home) else ''}")
 
 
 def _exposed(path: Path, mode: str) -> Finding:
@@ -133,30 +136,15 @@ def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
     Args:
         known: Code and state of the findings that are reported already.
     """
-    from app.cli.core.client import ApiRefusal
-
-    try:
-        answer: dict[str, Any] = api.call("GET", "/readyz", with_key=False).body
-        yield ok("api", f"{api.place.url} is ready")
-    except ApiRefusal as refused:
-        answer = refused.body
-        if "dependencies" in answer:
-            yield trouble("api", f"{api.place.url} isn't ready", "see the lines that follow")
-        else:
-            yield trouble("api", f"{api.place.url} isn't ready ({refused})")
-    except CommandFailure as failure:
-        what, _, todo = str(failure).partition("): ")
-        yield trouble("api", f"{what})", todo) if todo else trouble("api", what)
-        yield from _unasked("the service can't be asked", "see api above")
+    dependencies = yield from _readiness(api)
+    if dependencies is None:
         return
-    dependencies = {str(one.get("name")): one for one in answer.get("dependencies", [])}
     try:
-        shown = api.call("GET", "/v1/status").body["findings"]
+        findings = _read_findings(api)
     except CommandFailure as failure:
         yield from _dependencies(dependencies)
         yield from _refused(failure, is_well=all(one.get("well") for one in dependencies.values()))
         return
-    findings = [Finding(**{name: value for name, value in one.items() if name in FIELDS}) for one in shown]
     failing = {finding.code for finding in findings if finding.severity != "ok"}
     yield from _dependencies({name: one for name, one in dependencies.items() if name.replace(" ", "_") not in failing})
     yield ok("api_key", "valid")
@@ -168,6 +156,59 @@ def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
             yield replace(finding, code=code)
         elif finding.severity != "ok":
             yield replace(finding, code=f"api: {code}")
+
+
+def _readiness(api: Api) -> Generator[Finding, None, dict[str, dict[str, Any]] | None]:
+    """Report whether the service is ready, and return its dependencies by name; None if it can't be asked more."""
+    from app.cli.core.client import ApiRefusal, Unreachable, describe_stranger
+
+    answer: dict[str, Any]
+    try:
+        answer = api.call("GET", "/readyz", with_key=False).body
+    except ApiRefusal as refused:
+        answer = refused.body
+        if _is_readiness(answer):
+            yield trouble("api", f"{api.place.url} isn't ready", "see the lines that follow")
+        else:
+            yield trouble("api", f"{api.place.url} isn't ready ({refused})")
+            answer = {"dependencies": []}
+    except CommandFailure as failure:
+        if isinstance(failure, Unreachable):
+            yield replace(trouble("api", failure.what, failure.todo), command=failure.command)
+        else:
+            yield trouble("api", str(failure))
+        answer = {}
+    else:
+        if _is_readiness(answer):
+            yield ok("api", f"{api.place.url} is ready")
+        else:
+            yield trouble("api", *describe_stranger(api.place.url, "no `dependencies`").split(": ", 1))
+    if _is_readiness(answer):
+        return {str(one.get("name")): one for one in answer["dependencies"]}
+    yield from _unasked("the service can't be asked", "see api above")
+    return None
+
+
+def _is_readiness(answer: Mapping[str, Any]) -> bool:
+    """Return whether this is the body of `/readyz`, ready or not."""
+    dependencies = answer.get("dependencies")
+    return isinstance(dependencies, list) and all(isinstance(one, dict) for one in dependencies)
+
+
+def _read_findings(api: Api) -> list[Finding]:
+    """Return the service's findings, without fields that only later versions have.
+
+    Raises:
+        CommandFailure: The service refuses, or another program answers.
+    """
+    from app.cli.core.client import describe_stranger
+
+    shown = api.call("GET", "/v1/status").body["findings"]
+    try:
+        findings = [Finding(**{name: value for name, value in one.items() if name in FIELDS}) for one in shown]
+        return [one for one in findings if one.severity in SHOWN]
+    except (TypeError, AttributeError):
+        raise CommandFailure(describe_stranger(api.place.url, "other findings")) from None
 
 
 def _refused(failure: CommandFailure, *, is_well: bool) -> Iterator[Finding]:
@@ -184,6 +225,9 @@ def _refused(failure: CommandFailure, *, is_well: bool) -> Iterator[Finding]:
         if is_well:
             yield trouble("api: status", str(failure))
         yield from _unasked("the service refuses requests", "see the problems above")
+    elif failure.code != Code.NOT_ALLOWED:
+        yield trouble("api: status", str(failure))
+        yield from _unasked("the service can't be asked", "see api: status above")
     else:
         yield trouble("api_key", str(failure))
         yield from _unasked("the service refused to answer", "see api key above")

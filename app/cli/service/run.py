@@ -15,6 +15,7 @@ import typer
 
 from app.cli.core.connection import check_dynamics, load_settings, read_note
 from app.cli.core.output import examples
+from app.running_home import ProcessNote
 
 if TYPE_CHECKING:
     from app.embedded import ServerOptions
@@ -65,9 +66,11 @@ def run(
     config = load_settings().model_copy(update={name: value for name, value in given.items() if value is not None})
     with lock_home(config.home) as locked, claim_port(config.host, config.port):
         service = plan_service(config, locked)
+        note = ProcessNote(locked)
         show(f"Starting in {locked} …")
 
         def on_event(event: ChildEvent) -> None:
+            note_process(note, event)
             print_event(event, lambda: banner(config, service, locked, time.monotonic() - began))
             if event.what == EventKind.UP and (remark := reembed_hint(service, locked)):
                 show(remark)
@@ -106,6 +109,21 @@ def announce_url(service: Service, home: Path) -> Iterator[None]:
     finally:
         # Another program may get the port later and must not receive the key in the home.
         noted.unlink(missing_ok=True)
+
+
+def note_process(note: ProcessNote, event: ChildEvent) -> None:
+    """Keep the home's note of the running processes in step with the supervisor."""
+    from app.supervisor import EventKind
+
+    match event.what:
+        case EventKind.STARTED | EventKind.RESTARTED:
+            note.set(event.child, event.pid)
+        case EventKind.DIED | EventKind.COMPLETED | EventKind.STOPPED:
+            note.set(event.child, None)
+        case EventKind.DOWN:
+            note.delete()
+        case _:
+            pass
 
 
 def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = False) -> None:

@@ -22,6 +22,7 @@ from app.errors import Misconfigured
 from app.settings import settings
 
 RedisError = redis.RedisError
+RedisTimeout = redis.TimeoutError
 ResponseError = redis.ResponseError
 
 PREFIX: Final = "ebbing:{s0}:"
@@ -52,6 +53,8 @@ ENDED_SESSION_PREFIX: Final = f"{PREFIX}ended-session:"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2
+PROBE_TIMEOUT_SECONDS: Final = 3.0
+"""Timeout of probes and of checks that pages wait for: far longer than a busy Redis needs, and short for a reader."""
 
 
 def stream_key(tenant_id: UUID | str) -> str:
@@ -119,7 +122,11 @@ async def _verify_async(connection: Any) -> None:
 
 
 def connect(
-    timeout_seconds: float = SOCKET_TIMEOUT_SECONDS, retries: int = 2, *, is_verified: bool = True
+    timeout_seconds: float = SOCKET_TIMEOUT_SECONDS,
+    retries: int = 2,
+    *,
+    is_verified: bool = True,
+    repeats_after_timeout: bool = True,
 ) -> redis.Redis:
     """Return a synchronous client, for workers and for routes other than ingest.
 
@@ -129,14 +136,18 @@ def connect(
         timeout_seconds: Timeout of a reply.
         retries: Maximum number of retries of a command after a connection error.
         is_verified: Refuse a Redis that isn't the installation's; see `connection_check`.
+        repeats_after_timeout: Retry commands after a timeout, too; otherwise only if the connection was closed, as
+            after a restart of Redis.
     """
+    backoff = ExponentialBackoff(cap=0.5, base=0.05)
+    only_closed = Retry(backoff, retries, supported_errors=(redis.ConnectionError,))
     return redis.Redis.from_url(
         redis_url(),
         redis_connect_func=_verify if is_verified else None,
         protocol=2,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, CONNECT_TIMEOUT_SECONDS),
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries),
+        retry=Retry(backoff, retries) if repeats_after_timeout else only_closed,
     )
 
 

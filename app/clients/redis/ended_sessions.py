@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.clients.redis.connection import ENDED_SESSION_PREFIX
-from app.clients.redis.stream import client
+from app.clients.redis.stream import client, prober
 
 
 def add(digest: str, seconds: int) -> None:
@@ -21,4 +21,4 @@ def contains(*digests: str) -> bool:
     Raises:
         RedisError: Redis is unreachable.
     """
-    return bool(client().exists(*(f"{ENDED_SESSION_PREFIX}{digest}" for digest in digests)))
+    return bool(prober().exists(*(f"{ENDED_SESSION_PREFIX}{digest}" for digest in digests)))

@@ -26,6 +26,7 @@ from app.clients.redis.connection import (
     HELD,
     LATEST_TURN,
     NUDGE_PREFIX,
+    PROBE_TIMEOUT_SECONDS,
     RING,
     RING_MEMBERS,
     SHARED_TURNS,
@@ -364,6 +365,12 @@ def client() -> redis.Redis:
 
 
 @cache
+def prober() -> redis.Redis:
+    """Return the process's client for probes, and for what a page can do without: it waits once, and not for long."""
+    return connect(PROBE_TIMEOUT_SECONDS, repeats_after_timeout=False)
+
+
+@cache
 def stream_reader() -> StreamReader:
     """Return the process's `StreamReader`."""
     return StreamReader(client())
@@ -392,8 +399,8 @@ def _room() -> MemoryGuard:
 
 def close() -> None:
     """Close the connections, at shutdown and between tests."""
-    for connection in (client, _hasty):
+    for connection in (client, prober, _hasty):
         if connection.cache_info().currsize:
             connection().close()
-    for cached in (client, _hasty, stream_reader, backlog, _acceptance, _room):
+    for cached in (client, prober, _hasty, stream_reader, backlog, _acceptance, _room):
         cached.cache_clear()

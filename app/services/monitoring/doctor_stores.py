@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from app.clients.llm.resilience import ProviderFailed
-from app.clients.redis.connection import RedisError, check_settings, connect
+from app.clients.redis.connection import RedisError, check_settings
+from app.clients.redis.stream import prober
 from app.domain.health_findings import Finding, attention, ok, trouble, webhook_findings
 from app.domain.operator_advice import advise
 from app.errors import Misconfigured
@@ -45,6 +46,7 @@ def examine_processes() -> Iterator[Finding]:
     if settings().redis_url is None:
         return
     try:
+        probes.redis_memory()  # its wait is short
         here = installation.describe()
         yield from (advise(finding, here) for finding in probes.processes())
     except RedisError:
@@ -76,7 +78,7 @@ def postgresql() -> Iterator[Finding]:
 def redis() -> Iterator[Finding]:
     """Check the Redis server, its version, and the settings that protect accepted data against loss."""
     try:
-        client = connect()
+        client = prober()
         version = client.info("server")["redis_version"]
     except RedisError as error:
         yield trouble("redis", f"Redis can't be used ({error})", "check EBBING_REDIS_URL")

@@ -13,9 +13,17 @@ from urllib.parse import urlsplit
 import structlog
 
 from app import heartbeats
-from app.clients.redis.connection import PROBE, RedisError, ResponseError, check_settings, connect
+from app.clients.redis.connection import (
+    PROBE,
+    PROBE_TIMEOUT_SECONDS,
+    RedisError,
+    RedisTimeout,
+    ResponseError,
+    check_settings,
+    connect,
+)
 from app.clients.redis.connection_check import QueueReplaced
-from app.clients.redis.stream import client
+from app.clients.redis.stream import prober
 from app.domain.health_findings import (
     STARTING_SECONDS,
     Finding,
@@ -27,6 +35,7 @@ from app.domain.health_findings import (
     trouble,
 )
 from app.errors import Misconfigured
+from app.running_home import find_process
 from app.secret_settings import list_exposed
 from app.services.erasure import ledger
 from app.services.monitoring import stuck_processes
@@ -102,7 +111,7 @@ def redis_room() -> RedisRoom:
     """Return Redis's memory use and whether it accepts writes, tested by writing a key that expires."""
     used, limit = redis_memory()
     try:
-        client().set(PROBE, 1, ex=60)
+        prober().set(PROBE, 1, ex=60)
         refuses = False
     except ResponseError:  # Redis is out of memory, can't write its append-only file, or was demoted to a replica
         refuses = True
@@ -111,7 +120,7 @@ def redis_room() -> RedisRoom:
 
 def redis_memory() -> tuple[int, int]:
     """Return Redis's memory use and its limit in bytes; the limit is 0 if there is none."""
-    memory = cast("dict[str, int]", client().info("memory"))
+    memory = cast("dict[str, int]", prober().info("memory"))
     return memory["used_memory"], memory["maxmemory"]
 
 
@@ -220,6 +229,11 @@ def _redis() -> Finding:
         what, _, todo = str(error).partition("; ")
         return replace(trouble("redis", what, todo), section="redis-refused")
     except RedisError as error:
+        pid = find_process(settings().home, "redis") if isinstance(error, RedisTimeout) else None
+        if pid is not None:
+            what = f"Redis hangs: its process {pid} hasn't answered for {PROBE_TIMEOUT_SECONDS:g} s"
+            found = trouble("redis", what, "end the process, which is started again at once")
+            return replace(found, command=f"kill -KILL {pid}")
         what = f"Redis can't be reached ({type(error).__name__})"
         return trouble("redis", what, "start it, or read in its log why it stopped")
     if refuses:

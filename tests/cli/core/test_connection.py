@@ -36,7 +36,7 @@ def test_without_anything_it_is_the_usual_address() -> None:
 
 
 def test_a_home_says_where_its_api_is_and_has_its_key(home: Path) -> None:
-    assert find_connection() == ApiConnection("http://127.0.0.1:9999", "ebb_home")
+    assert find_connection() == ApiConnection("http://127.0.0.1:9999", "ebb_home", Path(".ebbing"))
 
 
 def test_the_environment_comes_before_the_home_and_the_option_before_both(
@@ -54,10 +54,10 @@ def test_the_port_of_the_environment_comes_before_the_homes_note_and_one_in_a_fi
     (folder / ".env").write_text("EBBING_PORT=6666\n")
     assert find_connection().url == "http://127.0.0.1:9999", "where `ebbing run` listens is known"
     (home / "api-url").unlink()
-    assert find_connection() == ApiConnection("http://127.0.0.1:6666", "ebb_home")
+    assert find_connection() == ApiConnection("http://127.0.0.1:6666", "ebb_home", Path(".ebbing"))
     monkeypatch.setenv("EBBING_PORT", "8011")
     (home / "api-url").write_text("http://127.0.0.1:9999\n")
-    assert find_connection() == ApiConnection("http://127.0.0.1:8011", "ebb_home")
+    assert find_connection() == ApiConnection("http://127.0.0.1:8011", "ebb_home", Path(".ebbing"))
     monkeypatch.setenv("EBBING_API_URL", "http://127.0.0.1:7777")
     assert find_connection().url == "http://127.0.0.1:7777"
     monkeypatch.delenv("EBBING_API_URL")
@@ -121,7 +121,7 @@ def test_another_programs_answer_is_said_to_be_that(cli: Cli, api: Stub) -> None
     api.replies["GET /v1/stats"] = Reply(200, b"<html>Welcome</html>")
     done = cli("stats")
     assert done.code == 1
-    assert "isn't from an Ebbing API" in done.err
+    assert "doesn't answer like Ebbing" in done.err
 
 
 def test_a_wrong_setting_is_named(cli: Cli) -> None:

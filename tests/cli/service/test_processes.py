@@ -168,8 +168,17 @@ def test_a_worker_and_beat_work_without_a_preloaded_parent_and_stop_on_sigterm(s
         for process in started.values():
             process.kill()
     assert [process.returncode for process in started.values()] == [0, 0], printed
-    assert "Cold shutdown" in printed["rights"], "it would finish its tasks first"
-    assert service.redis.zcard(STARTS) == 0, "a requested stop and the next start are no restart"
+    lines = {name: [json.loads(line) for line in text.splitlines()] for name, text in printed.items()}
+    for name, program in (("rights", "worker"), ("beat", "beat")):
+        events = [line for line in lines[name] if line["level"] == "info"]
+        assert [one["event"] for one in events] == [f"{program}_started", f"{program}_stopped"]
+        assert {one["pid"] for one in events} == {started[name].pid}
+        assert all(one["timestamp"] for one in events)
+    assert lines["rights"][-1]["how"] == "cold", "it would finish its tasks first"
+    assert heartbeats.list_restarts() == {}
+    for name in started:
+        heartbeats.record_start(name)
+    assert heartbeats.list_restarts() == {}, "a requested stop and the next start are no restart"
 
 
 @pytest.mark.parametrize("words", [["api"], ["worker", "--lane", "ingest"], ["beat"]])

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from app import heartbeats, queues
 from app.clients.redis import stream
 from app.clients.redis.connection import ResponseError
+from app.dashboard import sessions
+from app.running_home import ProcessNote
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
-from app.services.monitoring import probes, stats
+from app.services.monitoring import doctor_stores, probes, stats, status
 from app.store.core import database, migrate
+from app.supervisor import lock_home
 from tests.service import Service
 
 NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
@@ -44,6 +53,57 @@ def test_a_redis_that_is_away_is_named(service: Service) -> None:
     [(name, detail)] = unwell().items()
     assert name == "redis"
     assert "secret-4711" not in detail
+
+
+@pytest.fixture
+def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """A Redis that accepts connections and never answers; the function returns the number of new connections."""
+    monkeypatch.setattr(stream, "PROBE_TIMEOUT_SECONDS", 0.2)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        server.setblocking(False)
+        reopen(service, redis_url=f"redis://127.0.0.1:{server.getsockname()[1]}/0")
+
+        def count() -> int:
+            accepted = 0
+            with suppress(BlockingIOError):
+                while True:
+                    server.accept()[0].close()
+                    accepted += 1
+            return accepted
+
+        yield count
+
+
+def test_a_redis_that_hangs_is_waited_for_once_and_named_with_its_process(
+    service: Service, silent: Callable[[], int], tmp_path: Path
+) -> None:
+    assert "can't be reached" in unwell()["redis"]
+    assert silent() == 1, "a command that timed out isn't repeated"
+    service.configure(home=tmp_path)
+    with lock_home(tmp_path):
+        ProcessNote(tmp_path).set("redis", os.getpid())
+        [found] = [one for one in probes.readiness() if one.code == "redis"]
+    assert found.what == f"Redis hangs: its process {os.getpid()} hasn't answered for 3 s"
+    assert (found.todo, found.command) == (
+        "end the process, which is started again at once",
+        f"kill -KILL {os.getpid()}",
+    )
+
+
+def test_the_other_probes_of_a_round_do_not_ask_a_redis_that_hangs(service: Service, silent: Callable[[], int]) -> None:
+    tenant = service.tenant()
+    silent()
+    status.forget()
+    for every in (False, True):
+        found = status.now(tenant.tenant_id, every=every)
+        assert found.findings[0].code == "redis"
+        assert silent() == 1
+    assert not sessions.has_ended(sessions.Session("key", tenant.tenant_id, 0, "nonce"))
+    assert silent() == 1
+    assert list(doctor_stores.examine_processes()) == []
+    assert silent() == 1
 
 
 def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +183,5 @@ def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
 
-    monkeypatch.setattr(stream.client(), "set", full)
+    monkeypatch.setattr(stream.prober(), "set", full)
     assert "refuses writes" in unwell()["redis"]

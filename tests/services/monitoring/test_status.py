@@ -17,6 +17,7 @@ from app.clients.llm.responses import Usage
 from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, STARTS, stream_key
 from app.domain.privacy.requests import NewRequest
+from app.running_home import PREVIOUS_END
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, fleet_gauges, probes, status
 from app.services.monitoring.status import Status
@@ -64,7 +65,7 @@ def test_workers_that_are_silent(service: Service, tenant: Tenant) -> None:
 def test_a_worker_that_died_and_was_restarted_is_shown_for_an_hour_and_a_requested_stop_is_not(
     service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__))
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__, environ={}))
     ends = [heartbeats.record_start(source) for source in ("embed", "score") for _ in range(3)]
     heartbeats.record_stop(ends[0])
     found = now(tenant)
@@ -77,7 +78,38 @@ def test_a_worker_that_died_and_was_restarted_is_shown_for_an_hour_and_a_request
         service.redis.zadd(STARTS, {start: stream.backlog().now_ms() - 3_600_001})
     assert now(tenant).restarts == {}
     heartbeats.record_start("beat")
-    assert service.redis.zcard(STARTS) == 1, "older starts are deleted"
+    assert now(tenant).restarts == {}
+    heartbeats.record_start("embed")
+    assert now(tenant).restarts["embed"].count == 1, "a process that had lived for more than an hour died"
+    monkeypatch.setattr(heartbeats, "STARTS_KEPT", 2)
+    heartbeats.record_start("rights")
+    assert service.redis.zcard(STARTS) == 2
+
+
+def test_a_requested_stop_and_the_next_start_leave_the_time_of_an_earlier_restart(
+    service: Service, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment: dict[str, str] = {}
+    monkeypatch.setattr(heartbeats, "os", SimpleNamespace(getpid=count(1).__next__, environ=environment))
+    heartbeats.record_start("embed")  # killed
+    environment[PREVIOUS_END] = "signal SIGKILL"
+    restarted = heartbeats.record_start("embed")
+    for start in cast("list[bytes]", service.redis.zrange(STARTS, 0, -1)):
+        service.redis.zincrby(STARTS, -600_000, start)
+    heartbeats.record_stop(restarted)
+    [moved] = [one for one in cast("list[bytes]", service.redis.zrange(STARTS, 0, -1)) if b",stopped|" in one]
+    service.redis.zincrby(STARTS, -600_000, moved)
+    del environment[PREVIOUS_END]  # the whole service was stopped and started
+    heartbeats.record_start("embed")
+    [found] = now(tenant).restarts.values()
+    assert (found.count, found.last_end) == (1, "signal SIGKILL")
+    assert 600 <= found.last_seconds < 1200
+
+
+def test_starts_of_an_earlier_version_are_understood(service: Service, tenant: Tenant) -> None:
+    at = stream.backlog().now_ms()
+    service.redis.zadd(STARTS, {f"embed|host|1|{at - 2000}": at - 2000, f"embed|host|2|{at - 1000}": at - 1000})
+    assert now(tenant).restarts["embed"].count == 1
 
 
 def test_a_lane_that_stalls(service: Service, tenant: Tenant) -> None:
