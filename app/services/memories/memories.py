@@ -163,7 +163,7 @@ def _supersede(write: MemoryWrite, stored_id: UUID, versions: list[UUID], writer
     """Let a file supersede its former text, with an audit entry of the key that edits the file."""
     stated = {stored_id: list(map(str, versions))}
     superseded = supersession.record_statements(write.tx, write.tenant_id, stated)
-    if superseded and writer is not None:
+    if superseded and writer is not None and writer.key_id is not None:
         write.audit("memories_superseded", writer.key_id, ids=superseded, details={"source": "caller"})
 
 
