@@ -11,7 +11,7 @@ import typer
 from app.cli.core.calls import call, given, item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure
-from app.cli.core.output import AsJson, Url, Yes, confirm, examples, plain, print_result
+from app.cli.core.output import AsJson, Url, Yes, confirm, count_of, examples, plain, print_result
 from app.cli.core.renamed_options import with_renamed_options
 from app.cli.maintenance.jobs import follow_job
 from app.cli.privacy.erase import CaseReference, Controller, Received, RecordedRequest
@@ -139,8 +139,9 @@ def _read_case(logged: dict[str, Any]) -> dict[str, Any]:
 
 def _describe_holdings(subject: str, found: dict[str, Any]) -> str:
     tiers = ", ".join(f"{count} {tier}" for tier, count in found["memories"].items())
-    more = {"hidden": "hidden", "held": "under legal hold", "exports": "exports", "open_erasures": "open erasures"}
-    others = "; ".join(f"{found[name]} {words}" for name, words in more.items() if found[name])
+    more = {"hidden": ("hidden",) * 2, "held": ("under legal hold",) * 2}
+    more |= {"exports": ("export", "exports"), "open_erasures": ("open erasure", "open erasures")}
+    others = "; ".join(count_of(found[name], *words) for name, words in more.items() if found[name])
     return f"memories about {plain(subject)}: {tiers}{f' ({others})' if others else ''}"
 
 

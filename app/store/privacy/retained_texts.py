@@ -52,8 +52,8 @@ class RetainedText(NamedTuple):
 
 
 # By table: its key, its columns with texts, and the condition on rows whose texts are listed. Omitted are the reason of
-# the erasure itself, which is deleted when it ends; reasons of holds in force on the subject, which are needed until the
-# release; and references that contain the exact name, which `store.erasure.references` clears.
+# the erasure itself, which is deleted when it ends; reasons of holds in force on the subject, which are needed until
+# the release; and references that contain the exact name, which `store.erasure.references` clears.
 _TABLES: Final = {
     "erasures": (
         "erasure_id",

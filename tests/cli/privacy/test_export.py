@@ -121,7 +121,7 @@ def test_an_export_is_asked_about(cli: Cli, api: Stub, tmp_path: Path) -> None:
 def test_a_dry_run_says_how_much_is_held(cli: Cli, api: Stub) -> None:
     api.replies["GET /v1/subjects/a%2Fb"] = Reply(200, HELD)
     printed = cli("export", "a/b", "--dry-run").out
-    assert printed == "Would export memories about a/b: 3 active, 1 archived, 0 cold (2 hidden; 1 open erasures).\n"
+    assert printed == "Would export memories about a/b: 3 active, 1 archived, 0 cold (2 hidden; 1 open erasure).\n"
     assert json.loads(cli("export", "a/b", "--dry-run", "--json").out) == HELD
     done = cli("export", "ann")
     assert (done.code, "--output" in done.err) == (2, True)
