@@ -279,7 +279,7 @@ def test_the_report_names_a_digest_of_the_person_only_if_the_request_named_one(
     assert "summed over all passes" not in page.systems
 
 
-def test_an_export_contains_no_notes_for_the_controller_and_its_letter_has_the_blanks(api: Api) -> None:
+def test_the_letter_of_an_access_request_has_blanks_for_what_the_controller_adds(api: Api) -> None:
     made = api.post(REQUESTS, json={"nature": "access", "law": "gdpr"}).json()
     assert api.post(f"{REQUESTS}/{made['id']}/complete").is_success
     page = visible(api.get(f"{REQUESTS}/{made['id']}/letters/completion?format=html").text)
