@@ -293,7 +293,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "rewritten_at": erasure.rewritten_at,
         },
         "operator_texts": texts,
-        "same_case": {"at": now, "erasures": [each._asdict() for each in unfinished]},
+        "same_case": {"at": now if unfinished else None, "erasures": [each._asdict() for each in unfinished]},
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
         **_cite_law(_correct_grounds(erasure.report, authors), erasure.kind, is_logged=logged is not None),

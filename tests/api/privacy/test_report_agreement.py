@@ -133,7 +133,7 @@ def test_texts_without_a_part_of_the_name_are_retained_as_before(api: Api) -> No
 
 def test_the_reason_of_a_hold_on_the_person_is_replaced_with_its_name(api: Api) -> None:
     desk = Desk(api, "case 17", {"subject": SUBJECT})
-    assert "A legal hold on the whole data of the person or conversation contains the name" in desk.read().section[1]
+    assert "If the conditions of a legal hold name the person or conversation" in desk.read().section[1]
     desk.finish("settled")
     assert states(desk) == {"hold": "replaced", "release": "retained"}
     assert "1 released legal hold: name removed" in desk.read().section[2]
@@ -159,6 +159,7 @@ def test_an_erasure_under_legal_hold_alone_says_that_nothing_is_erased(api: Api)
     for part in ("a keyed digest of the person's name or ID", "are removed from this record earlier"):
         assert part in page.section[4]
     assert "Backups also contain the data under legal hold" in page.section[5]
+    assert "they contained no data in scope except the memories under legal hold" in page.systems
     assert "Erasing stopped before any memory was erased: all are under legal hold" in page.others
     for wrong in ("IDs of the erased memories", "Completed", "0 erased", "Erasing finished", "can contain the erased"):
         assert wrong not in page.text
@@ -168,6 +169,7 @@ def test_an_erasure_under_legal_hold_alone_says_that_nothing_is_erased(api: Api)
     assert "the IDs of the erased memories, a keyed digest of the person's name or ID" in page.section[4]
     assert "Result Completed and checked" in page.head
     assert "summed over all passes" in page.systems
+    assert "They contained no data in scope when erasing started:" in page.systems
 
 
 def test_a_held_erasure_that_removed_other_records_says_that_no_memory_is_erased(api: Api) -> None:
@@ -279,7 +281,7 @@ def test_the_report_names_a_digest_of_the_person_only_if_the_request_named_one(
     assert "summed over all passes" not in page.systems
 
 
-def test_an_export_contains_no_notes_for_the_controller_and_its_letter_has_the_blanks(api: Api) -> None:
+def test_the_letter_of_an_access_request_has_blanks_for_what_the_controller_adds(api: Api) -> None:
     made = api.post(REQUESTS, json={"nature": "access", "law": "gdpr"}).json()
     assert api.post(f"{REQUESTS}/{made['id']}/complete").is_success
     page = visible(api.get(f"{REQUESTS}/{made['id']}/letters/completion?format=html").text)

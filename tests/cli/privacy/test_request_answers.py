@@ -115,6 +115,10 @@ def test_a_request_without_an_erasure_is_shown_with_its_export(cli: Cli, api: St
     api.replies[f"GET {PATH}"] = Reply(200, request)
     shown = cli("privacy", "show", "r1")
     assert (shown.code, "answer             open" in shown.out, "export " in shown.out) == (0, True, False)
+    held = request | {"partial_sent_at": "2026-03-08T11:00:00Z"}
+    api.replies[f"GET {PATH}"] = Reply(200, held)
+    assert "answer             partial answer sent, waits for a legal hold" in cli("privacy", "show", "r1").out
+    api.replies[f"GET {PATH}"] = Reply(200, request)
     export = {"status": "ready", "counts": {"memories.jsonl": 2}, "expires_at": "2026-04-07T11:00:00Z"}
     api.replies["GET /v1/privacy/exports/r1"] = Reply(200, export)
     shown = cli("privacy", "show", "r1")

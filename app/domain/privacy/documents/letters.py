@@ -70,7 +70,7 @@ class OpenErasure:
 
 @dataclass(frozen=True, slots=True)
 class ErasureFacts:
-    """What the answers to a request for erasure state about erasures.
+    """Facts about erasures that the answers to a request for erasure state.
 
     Attributes:
         has_report: Whether an erasure in this service answers the request; its report is enclosed.
@@ -88,7 +88,7 @@ class ErasureFacts:
 
     @property
     def is_open(self) -> bool:
-        """Whether work remains after the erasure."""
+        """True if work remains after the erasure."""
         return bool(self.reviews or self.others)
 
 

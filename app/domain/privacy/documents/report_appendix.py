@@ -60,7 +60,8 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
     notes = [texts.text("report.systems.note")]
     if len(report.get("passes") or ()) > 1:
         notes.append(texts.text("report.systems.passes", passes=PASSES))
-    if unplanned := count_unplanned(report):
+    unplanned = count_unplanned(report)
+    if unplanned:
         notes.append(texts.count("report.systems.held", unplanned))
     if deleted := count_deleted_before(report):
         notes.append(texts.count("report.systems.deleted_before", deleted))
@@ -68,7 +69,7 @@ def _systems(report: Mapping[str, Any], texts: Texts) -> str:
         notes.append(texts.text("report.systems.kept", retained=RETAINED))
     table = html.table(texts, [texts.text(f"report.systems.{name}") for name in names], rows)
     empty = [row for row in stores if row not in found]
-    more = [texts.text("report.systems.empty")] if empty else []
+    more = [texts.text("report.systems.empty_held" if unplanned else "report.systems.empty")] if empty else []
     systems = [_name_system(row["code"], report, texts) for row in empty if row["code"] != "table"]
     tables = [row["table"] for row in empty if row["code"] == "table"]
     listed = [*systems, *([texts.text("report.systems.tables", tables=tables)] if tables else [])]
