@@ -39,8 +39,6 @@ KINDS: Final[Mapping[str, str]] = {
     "out_of_quota": "quota used up",
     "timeout": "no answer in time",
     "unreachable": "no connection",
-    "circuit_open": "not called, because calls failed before",
-    "busy": "not called, because all connections are in use",
     "server_error": "server error",
     "not_authorised": "API key rejected",
     "not_found": "model or address not found",
@@ -144,7 +142,12 @@ class ProviderHealth:
     @property
     def failure_name(self) -> str:
         """Display name of the kind of the last failure."""
-        return KINDS.get(self.failure, self.failure.replace("_", " "))
+        return name_failure(self.failure)
+
+
+def name_failure(kind: str) -> str:
+    """Return the display name of a kind of failure."""
+    return KINDS.get(kind, kind.replace("_", " "))
 
 
 def judge(

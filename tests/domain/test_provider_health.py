@@ -169,7 +169,7 @@ def test_a_setting_to_change_is_named_with_the_command_that_applies_it(
     assert (advised.command, advised.section) == (command, "provider-fails")
 
 
-@pytest.mark.parametrize("failure", KINDS.keys() - {"circuit_open", "busy"})
+@pytest.mark.parametrize("failure", KINDS)
 @pytest.mark.parametrize("use", USES.keys() - {CONNECTION})
 def test_each_kind_of_failure_has_a_next_step_and_a_command_that_fits_it(failure: str, use: str) -> None:
     one = replace(RATINGS, use=use, state="failing", failure=failure, failure_seconds=9.0, failures_in_row=3)

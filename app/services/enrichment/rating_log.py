@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from app.clients.llm.resilience import ProviderFailed, Reason
-from app.domain.provider_health import KINDS
+from app.domain.provider_health import name_failure
 
 if TYPE_CHECKING:
     from app.clients.llm.salience_scorer import Gathered
@@ -91,4 +91,4 @@ def _log_provider(tenant_id: UUID, model: str, memories: int, failure: ProviderF
 
 def _describe(failure: ProviderFailed) -> tuple[str, str, int | None]:
     """Return the words of the finding, a fixed phrase such as `not JSON`, which may be empty, and the HTTP status."""
-    return KINDS[failure.reason], failure.detail, failure.status
+    return name_failure(failure.reason), failure.detail, failure.status

@@ -59,12 +59,12 @@ def test_memories_are_stored_in_order_indexed_and_found(importer: Importer) -> N
 
 def test_the_audit_log_has_the_memories_that_an_import_stored(importer: Importer) -> None:
     def audited() -> tuple[int, dict[str, Any]]:
-        [newest] = importer.service.rows(
+        [(items, details)] = importer.service.rows(
             "SELECT items, details FROM audit WHERE tenant_id = %s AND action = 'import_ended' "
             "ORDER BY seq DESC LIMIT 1",
             importer.tenant_id,
         )
-        return newest
+        return items, details
 
     importer.run("jsonl", records(3) + b"{\n", dry_run=True)
     assert audited() == (0, {"status": "done", "imports": 1}), "a dry run stores nothing"
