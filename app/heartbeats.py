@@ -18,7 +18,7 @@ from app.clients.redis.connection import HEARTBEATS, STARTS, RedisError
 from app.clients.redis.stream import backlog, client
 from app.domain.durations import HOUR
 from app.domain.health_findings import Restarts
-from app.running_home import PREVIOUS_END
+from app.system.running_home import PREVIOUS_END
 
 BEAT: Final = "beat"
 SOURCES: Final = (*queues.LANES, BEAT)

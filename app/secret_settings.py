@@ -37,7 +37,7 @@ def list_variables(settings: type[BaseSettings]) -> list[str]:
 
 
 class SecretFiles(PydanticBaseSettingsSource):
-    """Secrets in the files that one source of settings, the environment or a `.env` file, names."""
+    """Settings source that reads secrets from files, whose paths are in the environment or a `.env` file."""
 
     def __init__(self, settings: type[BaseSettings], source: EnvSettingsSource) -> None:
         super().__init__(settings)

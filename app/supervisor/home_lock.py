@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from app.embedded import EmbeddedError
-from app.running_home import LOCK
+from app.system.running_home import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

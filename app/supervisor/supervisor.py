@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from app.embedded import has_ended, kill_session
 from app.errors import Misconfigured
-from app.running_home import PREVIOUS_END
 from app.supervisor.child import Child, ChildEvent, EventKind, RestartPolicy
 from app.supervisor.event_log import format_end, last_lines, record_event
+from app.system.running_home import PREVIOUS_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -296,7 +296,7 @@ class Supervisor:
 
 
 def _mark_restart(running: _Running) -> ProgramSpec:
-    """Return the child's program, which is told how the process ended that it replaces."""
+    """Return the child's program; the environment of a restarted one says how the process before it ended."""
     program = running.child.program
     if not running.exit_code:
         return program

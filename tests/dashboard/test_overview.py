@@ -25,7 +25,6 @@ from app.dashboard.pages import overview, runbook
 from app.domain import operator_advice
 from app.domain.policy.policy import Policy
 from app.domain.runbook import EXPLANATIONS, reason_path
-from app.running_home import PREVIOUS_END
 from app.services.ingest import witness
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, provider_status, status
@@ -37,6 +36,7 @@ from app.services.tiers.dry_run import PredictedMove, PreviewPage
 from app.settings import settings
 from app.store.core import database
 from app.store.enrichment.work_queue import NIL
+from app.system.running_home import PREVIOUS_END
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.running_home import PREVIOUS_END
 from app.supervisor import Child, ChildEvent, EventKind, RestartPolicy, Supervisor
 from app.supervisor.event_log import record_event
+from app.system.running_home import PREVIOUS_END
 from tests.supervisor.test_optional_child import WAIT, child
 
 pytestmark = [pytest.mark.kills, pytest.mark.slow]

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO, Final, Self
 
 import httpx2
 
-from app import running_home
 from app.cli.core.connection import ApiConnection
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.waiting import WaitingLine, waiting_for
 from app.errors import FieldError
+from app.system import running_home
 
 Json = dict[str, Any]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app import running_home
 from app.cli.core import tables
 from app.cli.core.connection import find_connection, load_settings
 from app.cli.core.errors import Code, CommandFailure
 from app.cli.core.output import AsJson, Url, examples, plain, print_json
 from app.cli.core.waiting import each_waiting_for
 from app.domain.health_findings import Finding, attention, line, ok, trouble
+from app.system import running_home
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator, Iterator, Mapping

@@ -48,11 +48,11 @@ def show_master_keys(context: typer.Context, *, as_json: AsJson = False) -> None
 
 @router.command("rotate", epilog=examples("ebbing master-key rotate", "ebbing master-key rotate --json"))
 def rotate_master_key(*, as_json: AsJson = False) -> None:
-    """Wrap all keys of cold storage with EBBING_MASTER_KEY; those before it must be in EBBING_OTHER_MASTER_KEYS.
+    """Wrap all keys of cold storage with EBBING_MASTER_KEY. List earlier master keys in EBBING_OTHER_MASTER_KEYS.
 
-    Texts and cold records aren't touched. The service can stay running, and the command can be interrupted and run
-    again. It connects to the database directly, as `ebbing master-key` does. The exit code is 1 if an old master key
-    still wraps keys at the end, because a running process uses it as the current one.
+    Texts and records in cold storage don't change. The service can stay running, and the command can be interrupted
+    and run again. It connects to the database directly, as `ebbing master-key` does. The exit code is 1 if an old
+    master key still wraps keys at the end, because a running process uses it as the current one.
     """
     from app.services.security import encryption_keys, master_keys
 

@@ -132,7 +132,7 @@ def _announce_the_end(server: Any) -> None:
 def _load(server_process: int) -> Callable[..., Any]:
     """Build the application in granian's worker, and make the worker exit if the server process dies."""
     from app import shutdown
-    from app.parent_death import die_with_parent
+    from app.system.parent_death import die_with_parent
 
     die_with_parent(server_process)
     shutdown.install_handler()

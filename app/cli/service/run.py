@@ -15,7 +15,7 @@ import typer
 
 from app.cli.core.connection import check_dynamics, load_settings, read_note
 from app.cli.core.output import examples
-from app.running_home import ProcessNote
+from app.system.running_home import ProcessNote
 
 if TYPE_CHECKING:
     from app.embedded import ServerOptions

@@ -53,8 +53,6 @@ ENDED_SESSION_PREFIX: Final = f"{PREFIX}ended-session:"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2
-PROBE_TIMEOUT_SECONDS: Final = 3.0
-"""Timeout of probes and of checks that pages wait for: far longer than a busy Redis needs, and short for a reader."""
 
 
 def stream_key(tenant_id: UUID | str) -> str:

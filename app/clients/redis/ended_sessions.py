@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.clients.redis.connection import ENDED_SESSION_PREFIX
-from app.clients.redis.stream import client, prober
+from app.clients.redis.probing import probe_client
+from app.clients.redis.stream import client
 
 
 def add(digest: str, seconds: int) -> None:
@@ -21,4 +22,4 @@ def contains(*digests: str) -> bool:
     Raises:
         RedisError: Redis is unreachable.
     """
-    return bool(prober().exists(*(f"{ENDED_SESSION_PREFIX}{digest}" for digest in digests)))
+    return bool(probe_client().exists(*(f"{ENDED_SESSION_PREFIX}{digest}" for digest in digests)))

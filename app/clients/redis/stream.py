@@ -26,7 +26,6 @@ from app.clients.redis.connection import (
     HELD,
     LATEST_TURN,
     NUDGE_PREFIX,
-    PROBE_TIMEOUT_SECONDS,
     RING,
     RING_MEMBERS,
     SHARED_TURNS,
@@ -40,6 +39,7 @@ from app.clients.redis.connection import (
 )
 from app.clients.redis.connection_check import QueueReplaced
 from app.clients.redis.memory_guard import MemoryGuard
+from app.clients.redis.probing import probe_client
 from app.clients.redis.script_batcher import BatchedScript
 from app.domain.ingest.envelope import Form, pack, read_count, replay_header, stream_fields
 from app.domain.turns import SHARED_SECONDS
@@ -365,12 +365,6 @@ def client() -> redis.Redis:
 
 
 @cache
-def prober() -> redis.Redis:
-    """Return the process's client for probes, and for what a page can do without: it waits once, and not for long."""
-    return connect(PROBE_TIMEOUT_SECONDS, repeats_after_timeout=False)
-
-
-@cache
 def stream_reader() -> StreamReader:
     """Return the process's `StreamReader`."""
     return StreamReader(client())
@@ -399,8 +393,7 @@ def _room() -> MemoryGuard:
 
 def close() -> None:
     """Close the connections, at shutdown and between tests."""
-    for connection in (client, prober, _hasty):
-        if connection.cache_info().currsize:
-            connection().close()
-    for cached in (client, prober, _hasty, stream_reader, backlog, _acceptance, _room):
+    for connect_once in (each for each in (client, probe_client, _hasty) if each.cache_info().currsize):
+        connect_once().close()
+    for cached in (client, probe_client, _hasty, stream_reader, backlog, _acceptance, _room):
         cached.cache_clear()

@@ -86,7 +86,7 @@ def importance_in_context(weighing: Importance, candidates: Sequence[Candidate],
 def apply_context(
     vitals: CandidateStrength, candidates: Sequence[Candidate], ranking: Ranking, weighing: Importance
 ) -> CandidateStrength:
-    """Return the vitals with the importance that the ranking uses: with the query as its context if it says so."""
+    """Return the candidates' strength; if `ranking.in_context`, with their importance for the query."""
     found = importance_in_context(weighing, candidates, vitals.importance) if ranking.in_context else None
     return vitals if found is None else replace(vitals, importance=found)
 

@@ -40,7 +40,7 @@ class SaveMemory(Arguments, frozen=True):
         source: Where the memory comes from.
         context: The situation in which it was said.
         meta: Further fields.
-        strength: Multiplier of its strength, 1 to 2; by the topic of the text if omitted.
+        strength: Multiplier of the memory's strength, 1 to 2; depends on the text's topic if omitted.
     """
 
     content: Text

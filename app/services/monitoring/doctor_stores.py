@@ -11,7 +11,7 @@ from typing import Final
 
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.connection import RedisError, check_settings
-from app.clients.redis.stream import prober
+from app.clients.redis.probing import probe_client
 from app.domain.health_findings import Finding, attention, ok, trouble, webhook_findings
 from app.domain.operator_advice import advise
 from app.errors import Misconfigured
@@ -78,7 +78,7 @@ def postgresql() -> Iterator[Finding]:
 def redis() -> Iterator[Finding]:
     """Check the Redis server, its version, and the settings that protect accepted data against loss."""
     try:
-        client = prober()
+        client = probe_client()
         version = client.info("server")["redis_version"]
     except RedisError as error:
         yield trouble("redis", f"Redis can't be used ({error})", "check EBBING_REDIS_URL")

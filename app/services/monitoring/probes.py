@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from app import heartbeats
+from app.clients.redis import probing
 from app.clients.redis.connection import (
     PROBE,
-    PROBE_TIMEOUT_SECONDS,
     RedisError,
     RedisTimeout,
     ResponseError,
@@ -23,7 +23,6 @@ from app.clients.redis.connection import (
     connect,
 )
 from app.clients.redis.connection_check import QueueReplaced
-from app.clients.redis.stream import prober
 from app.domain.health_findings import (
     STARTING_SECONDS,
     Finding,
@@ -35,7 +34,6 @@ from app.domain.health_findings import (
     trouble,
 )
 from app.errors import Misconfigured
-from app.running_home import find_process
 from app.secret_settings import list_exposed
 from app.services.erasure import ledger
 from app.services.monitoring import stuck_processes
@@ -43,6 +41,7 @@ from app.services.security import master_keys
 from app.services.transient_errors import is_transient
 from app.settings import Settings, settings
 from app.store.core import database
+from app.system.running_home import find_process
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +110,7 @@ def redis_room() -> RedisRoom:
     """Return Redis's memory use and whether it accepts writes, tested by writing a key that expires."""
     used, limit = redis_memory()
     try:
-        prober().set(PROBE, 1, ex=60)
+        probing.probe_client().set(PROBE, 1, ex=60)
         refuses = False
     except ResponseError:  # Redis is out of memory, can't write its append-only file, or was demoted to a replica
         refuses = True
@@ -120,7 +119,7 @@ def redis_room() -> RedisRoom:
 
 def redis_memory() -> tuple[int, int]:
     """Return Redis's memory use and its limit in bytes; the limit is 0 if there is none."""
-    memory = cast("dict[str, int]", prober().info("memory"))
+    memory = cast("dict[str, int]", probing.probe_client().info("memory"))
     return memory["used_memory"], memory["maxmemory"]
 
 
@@ -231,7 +230,7 @@ def _redis() -> Finding:
     except RedisError as error:
         pid = find_process(settings().home, "redis") if isinstance(error, RedisTimeout) else None
         if pid is not None:
-            what = f"Redis hangs: its process {pid} hasn't answered for {PROBE_TIMEOUT_SECONDS:g} s"
+            what = f"Redis hangs: its process {pid} hasn't answered for {probing.TIMEOUT_SECONDS:g} s"
             found = trouble("redis", what, "end the process, which is started again at once")
             return replace(found, command=f"kill -KILL {pid}")
         what = f"Redis can't be reached ({type(error).__name__})"

@@ -18,8 +18,8 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from app.cli.service.processes import BACKLOG, limit_connections
-from app.parent_death import die_with_parent
 from app.settings import settings
+from app.system.parent_death import die_with_parent
 
 _START = {
     "type": "http.response.start",

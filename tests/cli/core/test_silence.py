@@ -12,8 +12,8 @@ import pytest
 from app.cli.core import client
 from app.cli.core.client import Api, Unreachable
 from app.cli.core.connection import ApiConnection
-from app.running_home import ProcessNote, find_process, is_running
 from app.supervisor import lock_home
+from app.system.running_home import ProcessNote, find_process, is_running
 from tests.cli.stub import Reply, Request, Stub
 
 SOON = 0.2

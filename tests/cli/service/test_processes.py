@@ -218,7 +218,7 @@ def test_migrate_without_a_server_ends_with_3(cli: Cli) -> None:
 
 PARENT = """
 import os, signal
-from app.parent_death import die_with_parent
+from app.system.parent_death import die_with_parent
 parent = os.getpid()
 child = os.fork()
 if not child:
@@ -243,7 +243,7 @@ def test_a_watching_child_dies_with_its_killed_parent() -> None:
 
 ORPHAN = """
 import os, time
-from app.parent_death import die_with_parent
+from app.system.parent_death import die_with_parent
 die_with_parent(os.getppid() + 1)
 """
 

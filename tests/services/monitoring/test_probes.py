@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from app import heartbeats, queues
-from app.clients.redis import stream
+from app.clients.redis import probing, stream
 from app.clients.redis.connection import ResponseError
 from app.dashboard import sessions
-from app.running_home import ProcessNote
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from app.services.monitoring import doctor_stores, probes, stats, status
 from app.store.core import database, migrate
 from app.supervisor import lock_home
+from app.system.running_home import ProcessNote
 from tests.service import Service
 
 NOWHERE = "postgresql://nobody:secret-4711@127.0.0.1:1/none"
@@ -58,7 +58,7 @@ def test_a_redis_that_is_away_is_named(service: Service) -> None:
 @pytest.fixture
 def silent(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     """A Redis that accepts connections and never answers; the function returns the number of new connections."""
-    monkeypatch.setattr(stream, "PROBE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(probing, "TIMEOUT_SECONDS", 0.2)
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -85,7 +85,7 @@ def test_a_redis_that_hangs_is_waited_for_once_and_named_with_its_process(
     with lock_home(tmp_path):
         ProcessNote(tmp_path).set("redis", os.getpid())
         [found] = [one for one in probes.readiness() if one.code == "redis"]
-    assert found.what == f"Redis hangs: its process {os.getpid()} hasn't answered for 3 s"
+    assert found.what == f"Redis hangs: its process {os.getpid()} hasn't answered for 0.2 s"
     assert (found.todo, found.command) == (
         "end the process, which is started again at once",
         f"kill -KILL {os.getpid()}",
@@ -183,5 +183,5 @@ def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
 
-    monkeypatch.setattr(stream.prober(), "set", full)
+    monkeypatch.setattr(probing.probe_client(), "set", full)
     assert "refuses writes" in unwell()["redis"]

@@ -17,13 +17,13 @@ from app.clients.llm.responses import Usage
 from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, STARTS, stream_key
 from app.domain.privacy.requests import NewRequest
-from app.running_home import PREVIOUS_END
 from app.services.jobs import schedule
 from app.services.monitoring import doctor_stores, fleet_gauges, probes, status
 from app.services.monitoring.status import Status
 from app.services.privacy import request_log
 from app.services.tenants import budget
 from app.store.core import database
+from app.system.running_home import PREVIOUS_END
 from tests.service import Service, Tenant
 
 

@@ -46,13 +46,16 @@ def find_process(home: Path, name: str) -> int | None:
     if not is_running(home):
         return None
     try:
-        pid = json.loads((home / PROCESSES).read_text(encoding="utf-8"))[name]
-        os.kill(pid, 0)
-    except PermissionError:  # it belongs to another user, as servers do that root started
-        return int(pid)
+        pid = int(json.loads((home / PROCESSES).read_text(encoding="utf-8"))[name])
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return int(pid)
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # it belongs to another user, as servers do that root started
+        return pid
+    except OSError:
+        return None
+    return pid
 
 
 class ProcessNote:
