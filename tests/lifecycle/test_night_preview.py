@@ -122,4 +122,4 @@ def test_every_step_says_what_its_dry_run_is(service: Service) -> None:
     notes = {name: note for name, note in steps.dry_runs().items() if isinstance(note, str)}
     assert len(set(notes.values())) == len(notes), "no two steps do the same"
     assert notes["retention"].startswith("deletes records past their retention period")
-    assert "the sweep then uses them" in notes["keep_chances"]
+    assert "the sweep uses them" in notes["keep_chances"]
