@@ -45,13 +45,18 @@ def metric_names() -> frozenset[str]:
 
 
 def samples(text: str) -> dict[Series, float]:
-    """Parse the samples of a scrape that rules use; parsing the others would take most of the time."""
-    used = [line for line in text.splitlines(keepends=True) if re.split("[{ ]", line, maxsplit=1)[0] in metric_names()]
+    """Parse the samples of a scrape."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families("".join(used))
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def select(text: str) -> str:
+    """Return the lines of a scrape that rules use; parsing the others would take most of the time."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if re.split("[{ ]", line, maxsplit=1)[0] in metric_names())
 
 
 @dataclass
@@ -71,7 +76,7 @@ class Watch:
         for _ in range(count):
             self.minute += 1
             at = self.began + self.minute * STEP_SECONDS
-            self.scrapes.add(at, samples(self.scrape()))
+            self.scrapes.add(at, samples(select(self.scrape())))
             for rule in rules("record"):
                 found = evaluate(rule["expr"], self.scrapes, at)
                 assert isinstance(found, dict)
