@@ -123,12 +123,18 @@ def export(
     counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
     text = f"{output}: {format_bytes(size)} ({counts or 'no data'}); request ID {plain(made['id'])}"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
-    if (made["kind"], made.get("law")) == ("access", "gdpr"):
-        typer.echo(
-            f"next: check the texts for data about other people, and fill in the blanks of `ebbing privacy letter "
-            f"{plain(made['id'])} completion`, for what GDPR Art. 15(1) requires and this service doesn't know",
-            err=True,
-        )
+    _name_next_step(made)
+
+
+def _name_next_step(made: dict[str, Any]) -> None:
+    """Print what the controller adds to the answer, if an access request under the GDPR was exported."""
+    if (made["kind"], made.get("law")) != ("access", "gdpr"):
+        return
+    typer.echo(
+        f"next: check the texts for data about other people, and fill in the blanks of `ebbing privacy letter "
+        f"{plain(made['id'])} completion`, for what GDPR Art. 15(1) requires and this service doesn't know",
+        err=True,
+    )
 
 
 def _read_case(logged: dict[str, Any]) -> dict[str, Any]:
