@@ -245,7 +245,7 @@ class Sender:
         is_hurried = self._flushes or self._close_by is not None or self._batches or len(self._store) >= self._size
         return max(self._not_before, 0.0 if is_hurried else self._waiting_since + self._seconds)
 
-    def note(self, added: Added) -> None:
+    def take_answer(self, added: Added) -> None:
         """Note what the service said about accepted memories: its position, and those that it doesn't store."""
         if added.position and read_position(added.position) > read_position(self.position):
             self.position = added.position
@@ -265,7 +265,7 @@ class Sender:
             self._finish()
             self._store.remove(batch.records)
             if isinstance(outcome, Added):
-                self.note(outcome)
+                self.take_answer(outcome)
         elif isinstance(outcome, REFUSALS) and len(batch.records) > 1:
             self._batches.popleft()
             self._batches.extendleft(reversed(batch.split()))

@@ -77,7 +77,7 @@ class Writer:
 
     def answer(self, sent: Added, records: list[Record], skipped: Sequence[Any], left_out: Sequence[Any]) -> Added:
         """Return the outcome of a write that was sent at once."""
-        self.sender.note(sent)
+        self.sender.take_answer(sent)
         return replace(sent, external_ids=external_ids(records), skipped=tuple(skipped), left_out=tuple(left_out))
 
 

@@ -1,4 +1,4 @@
-"""What happens to a child is in its log, as lines of JSON, and its replacement knows how it ended."""
+"""The log of a child lists its events as JSON lines, and its replacement knows how it ended."""
 
 from __future__ import annotations
 

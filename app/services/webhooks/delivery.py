@@ -140,7 +140,7 @@ def _start_turns(pool: ThreadPoolExecutor, due: Sequence[DueWebhook], running: l
 
 
 def _try_begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
-    """Begin a turn; if that fails for a reason of this webhook, let it rest, so that others have their turns."""
+    """Begin a turn; if that fails for a reason of this webhook, postpone its next turn for the others."""
     try:
         return _begin(tenant_id, webhook_id)
     except Exception as error:
