@@ -30,7 +30,7 @@ from tests.api.http.route_table import TABLE
 from tests.api.http.test_routes import described, path_of
 from tests.service import Service, Tenant
 
-EXAMPLES = int(os.environ.get("EBBING_TEST_EXAMPLES") or 15)
+EXAMPLES = max(int(float(os.environ.get("EBBING_TEST_EXAMPLES") or 15)), 3)
 SEED = int(os.environ.get("EBBING_TEST_SEED") or 0)
 CASES = 10_000
 ROUNDS_MAX = 10
