@@ -213,11 +213,14 @@ def _rate_texts(
             write.report(SCORED, rated_ids)
             cues.write(tx, tenant_id, rated, policy.language)
             _reapply_rule(tx, tenant_id, rated)
-        if failed:
-            rating_queue.exclude(tx, tenant_id, [memory for memory, _ in failed], version)
+        excluded = rating_queue.exclude(tx, tenant_id, [memory for memory, _ in failed], version) if failed else set()
         if spared:
             rating_queue.uncount_attempts(tx, tenant_id, spared)
-        lost = [each for each in failed if each[1].treatment.verdict is Verdict.DEAD_LETTER]
+        lost = [
+            (memory, failure)
+            for memory, failure in failed
+            if failure.treatment.verdict is Verdict.DEAD_LETTER and memory.memory_id in excluded
+        ]
         for memory, failure in lost:
             _set_aside(tx, tenant_id, memory, failure.reason.value, memory.asks)
         rating_turns.release(tx, turn, delay_seconds)
@@ -266,9 +269,10 @@ def _assessment(memory: Unrated, text_digest: bytes, version: str, score: Score)
 def _stop_rating(turn: RatingTurn, memory: Unrated, version: str) -> None:
     """Stop rating a memory whose processing repeatedly killed workers; keep its rule-based score."""
     with database.tenant(turn.tenant_id) as tx:
-        _set_aside(tx, turn.tenant_id, memory, KILLED, memory.asks - 1)
-        rating_queue.exclude(tx, turn.tenant_id, [memory], version)
         rating_turns.release(tx, turn)
+        if not rating_queue.exclude(tx, turn.tenant_id, [memory], version):
+            return  # the turn expired, and the worker that has it now has set the memory aside
+        _set_aside(tx, turn.tenant_id, memory, KILLED, memory.asks - 1)
     metrics.count("dead_letters")
     _count_delivery("dead")
 

@@ -283,6 +283,8 @@ def _split_or_bury(claim: WorkClaim, reason: str) -> None:
             work_queue.split_claim(tx, claim)
         return
     with database.tenant(claim.tenant_id) as tx:
+        if not work_queue.finish_claim(tx, claim):
+            return  # the lease expired: the worker that has the items now sets the memory aside
         dead_letters.add(
             tx,
             claim.tenant_id,
@@ -291,7 +293,6 @@ def _split_or_bury(claim: WorkClaim, reason: str) -> None:
             attempts=min(claim.attempts, settings().deliveries_max),
             memory_ids=claim.memory_ids,
         )
-        work_queue.finish_claim(tx, claim)
     metrics.count("dead_letters")
     _count_delivery(claim, "dead")
     log.error("dead_letter", stage=claim.stage, tenant=str(claim.tenant_id), reason=reason)

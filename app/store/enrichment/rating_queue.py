@@ -164,16 +164,21 @@ WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.
 """)
 
 
-def exclude(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated], version: str) -> None:
-    """Exclude these memories from rating by this version until their text changes."""
-    tx.execute(_REFUSE, _unchanged_sql(tenant_id, memories) | {"version": version})
+def exclude(tx: Connection, tenant_id: UUID, memories: Sequence[Unrated], version: str) -> set[UUID]:
+    """Exclude these memories from rating by this version until their text changes.
+
+    Returns the ids of those that weren't excluded before: a worker whose turn has expired may exclude them, too.
+    """
+    rows = tx.execute(_REFUSE, _unchanged_sql(tenant_id, memories) | {"version": version})
+    return set(rows.scalars())
 
 
 _REFUSE = text("""
 UPDATE scores AS score SET asks = 0, refused_by = :version
 FROM unnest(CAST(:memory_ids AS uuid[]), CAST(:text_versions AS integer[])) AS taken (memory_id, text_version)
 WHERE score.tenant_id = :tenant AND score.memory_id = taken.memory_id AND score.text_version = taken.text_version
-  AND score.scorer = 'heuristic'
+  AND score.scorer = 'heuristic' AND score.refused_by IS DISTINCT FROM :version
+RETURNING score.memory_id
 """)
 
 

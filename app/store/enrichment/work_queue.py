@@ -187,9 +187,12 @@ RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts, are_seve
 """)
 
 
-def finish_claim(tx: Connection, done: WorkClaim) -> None:
-    """Delete the claimed items, in the transaction that wrote their results."""
-    tx.execute(_FINISH, _key(done))
+def finish_claim(tx: Connection, done: WorkClaim) -> bool:
+    """Delete the claimed items, in the transaction that wrote their results.
+
+    Returns false if another worker has claimed or finished them since the lease expired.
+    """
+    return tx.execute(_FINISH, _key(done)).rowcount > 0
 
 
 _FINISH = text("""

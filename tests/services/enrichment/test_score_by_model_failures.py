@@ -398,6 +398,25 @@ def test_what_kills_every_worker_is_set_aside(
     assert "zebra" not in "".join(capsys.readouterr())
 
 
+def test_two_workers_that_give_a_memory_up_set_it_aside_once(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    rated.send(TEXTS[2])
+    with monkeypatch.context() as patch:
+        kill(patch, "rate.before")
+        for _ in range(3):
+            with pytest.raises(Killed):
+                score_by_model.rate_memories()
+            rated.lapse()
+    stop = score_by_model._stop_rating
+
+    def both_stop(*given: Any) -> None:
+        stop(*given)
+        stop(*given)  # by a worker whose turn has expired
+
+    monkeypatch.setattr(score_by_model, "_stop_rating", both_stop)
+    assert score_by_model.rate_memories() == 0
+    assert rated.service.letters(rated.tenant.tenant_id) == [("rate", "its worker died each time", 3)]
+
+
 def test_a_fault_of_ours_holds_nothing_and_names_no_text(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
     rated.send(*TEXTS)
 

@@ -192,6 +192,25 @@ def test_a_claim_is_ones_own_until_its_lease_ends(service: Service, tenant: Tena
     assert waiting(service, stage) == 0
 
 
+def test_two_workers_that_give_a_memory_up_set_it_aside_once(service: Service, tenant: Tenant, stage: str) -> None:
+    service.send(tenant.tenant_id, "one")
+    drain.drain_streams()
+
+    def claim() -> work_queue.WorkClaim:
+        release(service)
+        with database.shared() as tx:
+            claimed = work_queue.claim(tx, stage, claim_id=uuid4(), after=work_queue.NIL, limit=10, lease_seconds=60)
+        assert claimed is not None
+        return claimed
+
+    lost = [claim() for _ in range(4)][-1]
+    present = claim()
+    for attempt in (lost, present, present):
+        assert stage_runner._process_claim(attempt, STAGES[stage]) == 0
+        assert len(service.letters(tenant.tenant_id)) == (attempt is present)
+    assert waiting(service, stage) == 0
+
+
 def test_a_lost_claim_is_not_split(service: Service, tenant: Tenant, stage: str) -> None:
     ids = service.send(tenant.tenant_id, "a", "b", "c")
     drain.drain_streams()
