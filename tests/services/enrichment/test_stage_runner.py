@@ -206,7 +206,7 @@ def test_two_workers_that_give_a_memory_up_set_it_aside_once(service: Service, t
     lost = [claim() for _ in range(4)][-1]
     present = claim()
     for attempt in (lost, present, present):
-        assert stage_runner._process_claim(attempt, STAGES[stage]) == 0
+        assert stage_runner._process_claim(attempt, lambda *_: 1) == 0
         assert len(service.letters(tenant.tenant_id)) == (attempt is present)
     assert waiting(service, stage) == 0
 
