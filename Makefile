@@ -53,7 +53,7 @@ test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" for the quick
 test-long: venv ## the longest tests (killing under load, fuzzing, a simulated year, backups) and more random examples
 	@EBBING_TEST_EXAMPLES=1.5 $(PYTEST) -m "long or drawn" $(ARGS)
 
-test-costs: venv ## measure the tests' processor time and write which are slow (tests/slow_tests.txt); best on an idle machine
+test-costs: venv ## measure the tests' processor time and write which are slow or long (tests/slow_tests.txt); best on an idle machine
 	@rm -rf .cache/test-costs; $(PYTEST) -m "not long" --costs=.cache/test-costs $(ARGS)
 	@$(BIN)/python -m tests.costs .cache/test-costs
 

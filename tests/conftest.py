@@ -69,14 +69,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort tests by cost, and mark them; every `long` test is `slow` too.
 
-    Mark what was measured as slow, and property tests `drawn`, and let these draw the number of examples of
+    Mark what was measured as slow or long, and property tests `drawn`, and let these draw the number of examples of
     `tests/examples.py`.
     """
     if "hypothesis" in sys.modules:
         from tests import examples  # noqa: PLC0415  # imports hypothesis, which other tests don't need
 
         examples.set_default()
-    costs.mark_slow(items)
+    costs.mark_measured(items, long=config.getoption("costs") is None)
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

@@ -1,6 +1,6 @@
-"""Processor time of tests: which are `slow` is measured, and no other test starts a process.
+"""Processor time of tests: which are `slow` or `long` is measured, and no quick test starts a process.
 
-`make test-costs` runs the tests with `--costs FOLDER` and lists in `slow_tests.txt` those that take long.
+`make test-costs` runs the tests with `--costs FOLDER` and lists in `slow_tests.txt` those that aren't quick.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("slow_tests.txt")
-COSTLY_SECONDS = 0.15  # mean over a test's parameters, of the test's process and the servers that work for it
+# Means over a test's parameters, of the processor time of the test's process and of the servers that work for it.
+COSTLY_SECONDS = 0.08
+LONG_SECONDS = 0.75
 QUICK_PROGRAMS = frozenset({"git", "uname"})  # `platform` runs uname for the first request of the openai client
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -35,12 +37,20 @@ def listed() -> dict[str, float]:
     return {name: float(seconds) for name, seconds in map(str.split, lines)}
 
 
-def mark_slow(items: Iterable[pytest.Item]) -> None:
-    """Mark the listed tests `slow`."""
-    slow = listed()
+def mark_measured(items: Iterable[pytest.Item], *, long: bool) -> None:
+    """Mark the listed tests `slow`, and those that take longest `long`, unless they are `essential`.
+
+    Args:
+        long: False if the run measures the tests again, because one may have become quicker.
+    """
+    seconds = listed()
     for item in items:
-        if function_of(item.nodeid) in slow:
-            item.add_marker("slow")
+        taken = seconds.get(function_of(item.nodeid))
+        if taken is None:
+            continue
+        item.add_marker("slow")
+        if long and taken > LONG_SECONDS and item.get_closest_marker("essential") is None:
+            item.add_marker("long")
 
 
 def sort(items: list[pytest.Item]) -> None:

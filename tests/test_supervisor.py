@@ -283,6 +283,7 @@ def test_a_home_is_private_and_used_by_one_process_at_a_time(folder: Path) -> No
         pass
 
 
+@pytest.mark.essential
 @pytest.mark.slow
 def test_the_whole_service_on_its_own_servers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder))

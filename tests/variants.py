@@ -11,7 +11,7 @@ import pytest
 def variants(values: Mapping[str, Any] | Iterable[str], usual: Collection[str]) -> list[Any]:
     """Return a parameter for each value, by its name; those that aren't usual are marked `long`.
 
-    At least one value must be usual: `make test` keeps a test of every feature, error and privacy rule.
+    At least one value must be usual: variants repeat what `make test` has shown once.
     """
     named = values if isinstance(values, Mapping) else {name: name for name in values}
     unknown = set(usual) - named.keys()

@@ -284,6 +284,7 @@ for number in range(int(first), 1_000_000):
 """
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("mode", ["batches", "direct"])
 def test_every_acknowledged_write_of_killed_writers_is_stored_once(
     mode: str, door: Gate, tenant: Tenant, stored: Callable[[], list[str]], tmp_path: Path

@@ -80,6 +80,7 @@ def test_a_night_that_is_due_is_run_once_whatever_the_number_of_ticks(
     assert len(runs(keeper)) == 1
 
 
+@pytest.mark.essential
 def test_a_paused_night_isnt_run_but_can_be_by_hand(service: Service, tenant: Tenant, keeper: Client) -> None:
     assert keeper.http.post(f"{NIGHT}/pause").json()["paused"]
     make_due(service, tenant)
@@ -110,6 +111,7 @@ def test_a_night_forgets_requests_that_nobody_can_repeat_any_more(
     assert keeper.get(memory_id).text == "stored just now"  # only the record of its arrival is purged, never a memory
 
 
+@pytest.mark.essential
 def test_an_erasure_and_an_export_wait_for_no_maintenance(service: Service, ebbing: Client) -> None:
     """Privacy requests have their own lane: they finish while the other lane is stopped, as by a long consolidation."""
     ebbing.send({"text": "Orla likes oysters", "subject": "orla"}, prefer="wait=5")

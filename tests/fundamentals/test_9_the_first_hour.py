@@ -138,6 +138,7 @@ def used(client: Client) -> bool:
     return any(memory["access_count"] for memory in memories)
 
 
+@pytest.mark.essential
 def test_the_chat_loop_remembers_an_earlier_conversation(run: Run, stored: Callable[[], None], ebbing: Client) -> None:
     replies = run(EXAMPLES / "chat_loop.py", typed="My son Max is allergic to peanuts.\n\n")
     assert replies.count("Assistant: I will remember that.") == 1

@@ -28,6 +28,7 @@ FORGET_SAMPLES = (
 )
 
 
+@pytest.mark.essential
 @pytest.mark.acceptance(7)
 @pytest.mark.parametrize("by", ["subject", "ids"])
 def test_the_word_is_nowhere(everywhere: Everywhere, by: str, capfd: pytest.CaptureFixture[str]) -> None:

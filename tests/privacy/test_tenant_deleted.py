@@ -30,6 +30,7 @@ def status(tenant_id: UUID) -> str:
     return tenant_deletion.get(tenant_id).tenant.status
 
 
+@pytest.mark.essential
 @pytest.mark.acceptance(7)
 def test_the_word_is_nowhere(everywhere: Everywhere, capfd: pytest.CaptureFixture[str]) -> None:
     service, tenant_id = everywhere.service, everywhere.tenant_id

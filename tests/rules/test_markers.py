@@ -1,4 +1,4 @@
-"""Tests are marked by rules: the list of slow tests, the guard against processes, and variants."""
+"""Tests are marked by rules: the list of measured tests, the guard against processes, and variants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_the_slow_tests_of_the_list_exist_once_and_in_order() -> None:
 
 
 def test_a_test_is_slow_by_the_mean_of_its_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = [("a::quick", 0.1), ("a::mixed[x]", 0.9), ("a::mixed[y]", 0.01), ("a::few[x]", 0.2), ("a::few[y]", 0.05)]
+    seconds = [("a::quick", 0.05), ("a::mixed[x]", 0.9), ("a::mixed[y]", 0.01), ("a::few[x]", 0.1), ("a::few[y]", 0.05)]
     assert costs.costly(seconds) == {"a::mixed": 0.455}
     monkeypatch.setattr(costs, "LIST", tmp_path / "list")
     costs.LIST.write_text("a::few 0.2\nb::not_run 0.3\n")
@@ -52,6 +52,31 @@ def test_a_removed_test_leaves_the_list(tmp_path: Path, monkeypatch: pytest.Monk
     assert costs.listed() == {"test_a.py::test_there": 2}
 
 
+def named_item(request: pytest.FixtureRequest, name: str, marks: Iterable[pytest.MarkDecorator] = ()) -> pytest.Item:
+    item: pytest.Item = pytest.Function.from_parent(request.node.parent, name=name, callobj=lambda: None)
+    item._id = NodeId(path="a", names=(name.partition("::")[2],))
+    for mark in marks:
+        item.add_marker(mark)
+    return item
+
+
+def test_what_was_measured_as_long_is_long_unless_it_is_essential_or_measured_again(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "LIST", tmp_path / "list")
+    costs.LIST.write_text("a::slow 0.3\na::long 0.9\na::promise 0.9\n")
+
+    def marked(*, long: bool) -> dict[str, list[str]]:
+        items = [named_item(request, f"a::{name}") for name in ("quick", "slow", "long[x]")]
+        items.append(named_item(request, "a::promise", [pytest.mark.essential]))
+        costs.mark_measured(items, long=long)
+        return {mark: [item.nodeid for item in items if item.get_closest_marker(mark)] for mark in ("slow", "long")}
+
+    slow = ["a::slow", "a::long[x]", "a::promise"]
+    assert marked(long=True) == {"slow": slow, "long": ["a::long[x]"]}
+    assert marked(long=False) == {"slow": slow, "long": []}
+
+
 def test_groups_run_first_and_then_what_takes_longest(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,13 +91,7 @@ def test_groups_run_first_and_then_what_takes_longest(
         "a::first": [pytest.mark.slow],
         "a::unmeasured": [pytest.mark.slow, pytest.mark.xdist_group("one")],
     }
-    items: list[pytest.Item] = []
-    for name, own in marks.items():
-        item = pytest.Function.from_parent(request.node.parent, name=name, callobj=lambda: None)
-        item._id = NodeId(path="a", names=(name.partition("::")[2],))
-        for mark in own:
-            item.add_marker(mark)
-        items.append(item)
+    items = [named_item(request, name, own) for name, own in marks.items()]
     costs.sort(items)
     assert [item.nodeid for item in items] == [
         *("a::large[y]", "a::unmeasured", "a::small", "a::long[x]", "a::first", "a::larger", "a::quick")

@@ -156,6 +156,7 @@ def knock(url: str, tenant: Tenant) -> list[httpx.Response]:
     return answers
 
 
+@pytest.mark.essential
 @pytest.mark.slow
 def test_no_text_and_no_secret_comes_out_anywhere(service: Service, server: tuple[str, Path]) -> None:
     url, log = server
@@ -196,6 +197,7 @@ def test_no_text_and_no_secret_comes_out_anywhere(service: Service, server: tupl
     assert CANARY not in str(reasons)
 
 
+@pytest.mark.essential
 @pytest.mark.slow
 def test_every_line_of_the_log_is_json_of_the_same_shape(service: Service, server: tuple[str, Path]) -> None:
     url, log = server

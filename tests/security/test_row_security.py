@@ -427,6 +427,7 @@ def two(service: Service) -> list[UUID]:
     return tenants
 
 
+@pytest.mark.essential
 def test_in_any_order_of_two_tenants_work_no_foreign_row_is_seen(two: list[UUID]) -> None:
     def work(turn: int) -> set[UUID]:
         chance = random.Random(turn)

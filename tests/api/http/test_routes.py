@@ -193,6 +193,7 @@ def check_each(
     assert not failed, "\n".join(failed)
 
 
+@pytest.mark.essential
 @pytest.mark.slow
 def test_a_caller_who_may_is_served(api: Api) -> None:
     def check(method: str, path: str) -> None:
@@ -207,6 +208,7 @@ def test_a_caller_who_may_is_served(api: Api) -> None:
     check_each(api, TABLE, check)
 
 
+@pytest.mark.essential
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", sorted({method for method, _ in GUARDED}))
 def test_a_caller_who_may_not_is_refused(api: Api, verb: str) -> None:
@@ -245,6 +247,7 @@ def check_refusals(api: Api, key_of: Callable[..., str], method: str, path: str)
     assert api.request(method, path, key=everything_else, **given).status_code == 403
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("state", ["pending", "stored"])
 def test_another_tenants_memory_is_404_on_every_route(api: Api, state: str) -> None:
     def check(method: str, path: str) -> None:
