@@ -119,7 +119,8 @@ def build() -> ASGIApp:
         openapi_url="/openapi.json" if shown else None,
     )
     for module in (
-        deletion,  # before the routes of /v1/memories/{memory_id}, whose methods would otherwise be those of its path
+        # Before `memories`: otherwise a 405 for /v1/memories/delete would list the methods of /v1/memories/{memory_id}.
+        deletion,
         memories,
         imports,
         promotion,

@@ -63,7 +63,7 @@ MENU: Final = {
     "export": MenuEntry(PEOPLE, "Export a person's data to a zip file.", ("privacy.export",)),
     "dump": MenuEntry(PEOPLE, "Save the whole tenant to a file, to move it.", ("privacy.dump",)),
     "load": MenuEntry(PEOPLE, "Load a dump of a tenant.", ("privacy.dump",)),
-    "quarantine": MenuEntry(PEOPLE, "Hide what a key or source wrote; lift it again.", ("privacy.quarantines",)),
+    "quarantine": MenuEntry(PEOPLE, "Hide what a key or source wrote; show it again.", ("privacy.quarantines",)),
     "hold": MenuEntry(PEOPLE, "Place, list and release legal holds.", ("privacy.holds",)),
     "privacy": MenuEntry(
         PEOPLE,

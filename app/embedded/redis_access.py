@@ -1,8 +1,8 @@
 """Rules for the Redis login of the service: the commands that it may run, on which keys and channels.
 
 Celery's keys and channels begin with the same prefix as the service's own, so one pattern covers all of them. Commands
-that read or delete foreign keys, change the server or stop it (`KEYS`, `FLUSHALL`, `CONFIG`, `DEBUG`, `SHUTDOWN`)
-aren't listed and therefore refused, also inside scripts.
+that read or delete keys of other applications, change the server or stop it (`KEYS`, `FLUSHALL`, `CONFIG`, `DEBUG`,
+`SHUTDOWN`) aren't listed and are therefore refused, also inside scripts.
 """
 
 from __future__ import annotations

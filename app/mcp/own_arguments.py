@@ -226,7 +226,8 @@ class Reviews(Arguments, frozen=True):
     """A list of memories to review, or the result of one review.
 
     Attributes:
-        by: `due` lists memories that are due, `danger` those that will soon be forgotten, `flagged` those that failed.
+        by: `due` lists memories that are due, `danger` those that will soon be forgotten, `flagged` those that failed
+            their last review or a later self-test.
         subject: Only memories about this person.
         limit: Maximum number of memories.
         id: Id of a reviewed memory, with `result`: records the result before the list is read.

@@ -64,7 +64,9 @@ def get_deletion(_: Admin, tenant_id: TenantId) -> Response:
 
 @router.get("/deletion/report", summary="Get the report of a tenant's deletion")
 def get_report(_: Admin, tenant_id: TenantId, as_form: Form = "json") -> Response:
-    """Return what was found, removed and left, what remains and why; `format=html` returns a printable letter.
+    """Return the data found, removed and left per store, and retained data with reasons.
+
+    `format=html` returns a printable letter.
 
     409 until the deletion is verified.
     """

@@ -37,7 +37,7 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """New API key, for the caller's own tenant if none is given.
 
     Attributes:
-        source: The highest source that the key may give to the memories that it writes.
+        source: The most trusted source that the key may give to the memories that it writes.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=tenants.NAME_MAX_CHARACTERS)]

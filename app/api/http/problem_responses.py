@@ -142,8 +142,8 @@ def _asked(request: Request) -> str:
 def _methods(request: Request) -> str:
     """Return all methods of the path, from OpenAPI.
 
-    Each route knows only its own method, and the ingest endpoint is served in front of the routes, so none of them
-    knows its method.
+    Each route knows only its own method. The ingest endpoint is served before the routes are consulted, so no route
+    knows the ingest endpoint's method.
     """
     path = getattr(request.scope.get("route"), "path_format", None)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(path, ())))

@@ -43,7 +43,9 @@ def session(
     thread: Name = None,
     limit: Annotated[int | None, Query(ge=1, le=SESSION_MAX)] = None,
 ) -> Response:
-    """Return the most urgent memories, at most one session as set by the policy; `total` counts all that match.
+    """Return the most urgent memories, at most `limit` and the policy's `review.session_limit`.
+
+    `total` counts all that match.
 
     `by=due`: due memories by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: memories about to
     be forgotten, due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends.

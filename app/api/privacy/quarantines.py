@@ -1,4 +1,4 @@
-"""`/v1/quarantines`: hide everything that an API key or a source wrote in a period, and lift it again."""
+"""`/v1/quarantines`: hide everything that an API key or a source wrote in a period, and show it again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ router = APIRouter(prefix="/v1/quarantines", tags=["privacy"])
 
 @router.post("", summary="Place a quarantine", status_code=201)
 def place(caller: Guardian, given: Annotated[NewQuarantine, Depends(json_body(NewQuarantine))]) -> Response:
-    """Hide what an API key or a source wrote in a period from every search, recall, list and read.
+    """Hide what an API key or a source wrote in a period: no search, recall, list or read returns it.
 
     Without `confirm`, the response is 200 with the number of memories that would be hidden, and nothing changes. With
     `confirm`, summaries made from these memories are hidden too, until they are made again without them. Nothing is
     deleted: lifting the quarantine shows the same memories again. Erasures, retention periods and legal holds apply to
-    them as before, and exports of a person contain them. The same conditions again return the quarantine in force.
+    them as before, and exports of a person contain them. A request with the conditions of a
+    quarantine in force returns that quarantine.
     """
     if not given.confirm:
         terms, counts = quarantines.preview(caller.tenant_id, given)
@@ -53,7 +54,7 @@ def get(caller: Guardian, quarantine_id: QuarantineId) -> Response:
 def lift(caller: Guardian, quarantine_id: QuarantineId) -> Response:
     """Show the memories again, each in its tier, unless an erasure or another quarantine covers it. Safe to repeat.
 
-    409 while the quarantine is still hiding memories.
+    409 while the quarantine's `status` is `placing`.
     """
     return responses.answer(_render(quarantines.lift(caller.tenant_id, quarantine_id, caller.key_id)))
 

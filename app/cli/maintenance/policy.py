@@ -192,7 +192,7 @@ def learn(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn how fast memories should fade from when they were used, and show the effect."""
+    """Estimate from the times of uses how fast memories should fade, and show the effect."""
     from app.cli.core.client import Api
 
     if apply and not yes and not can_ask():

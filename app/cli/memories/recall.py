@@ -46,9 +46,9 @@ def recall(
             "--least",
             min=0,
             max=1,
-            help="Minimum relevance, 0 to 1; replaces all thresholds of the policy. Those for questions are lower than "
-            "0.05, so 0.05 can return fewer memories than the default. 0 returns the best matches even if none "
-            "is relevant.",
+            help="Minimum relevance, 0 to 1; replaces all thresholds of the policy. By default, the policy's "
+            "thresholds for questions are below 0.05: for a question, `--least 0.05` can return fewer memories than no "
+            "`--least`. 0 returns the best matches even if none is relevant.",
         ),
     ] = None,
     budget: Annotated[

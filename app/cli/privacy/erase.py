@@ -20,11 +20,17 @@ router = typer.Typer()
 PATH: Final = "/v1/privacy/erasures"
 Controller = Annotated[
     str | None,
-    typer.Option("--controller", help="Name and address of the company that answers the request, for the report."),
+    typer.Option(
+        "--controller",
+        help="Name and address of the company that answers the request, stated in reports, letters and exports.",
+    ),
 ]
 CaseReference = Annotated[
     str | None,
-    typer.Option("--case", help="Reference of the case or letter, for the report; must not contain personal data."),
+    typer.Option(
+        "--case",
+        help="Reference of the case or letter, stated in reports, letters and exports; must not contain personal data.",
+    ),
 ]
 
 Received = Annotated[

@@ -89,7 +89,7 @@ def cancel(
 ) -> None:
     """Cancel an erasure during its grace period and restore the memories that it has hidden.
 
-    The id of a memory that was deleted alone is accepted too.
+    If the erasure is the deletion of a single memory, the memory's id is accepted too.
     """
     from app.cli.core.client import Api
 

@@ -61,7 +61,7 @@ def record(
     """Record a request when it is received, before it is carried out.
 
     Check the identity (`ebbing privacy identity ID`), then carry the request out: `ebbing erase SUBJECT --request ID`,
-    `ebbing export SUBJECT --request ID`, or by hand and with `ebbing privacy complete ID`.
+    `ebbing export SUBJECT --request ID`, or by hand, recorded with `ebbing privacy complete ID`.
     """
     body = given(nature=nature, law=law, manner=channel, received_at=received_at)
     body |= given(controller=controller, case_reference=case_reference)

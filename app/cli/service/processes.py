@@ -148,7 +148,8 @@ def worker(
         typer.Option(
             "--concurrency",
             min=1,
-            help="Number of processes. Default: 2 for ingest, 2 for score, or 3 if a model is configured, otherwise 1.",
+            help="Number of processes. Default: 2 for ingest; 2 for score, or 3 if a model provider is configured; 1 "
+            "for the other lanes.",
         ),
     ] = None,
 ) -> None:

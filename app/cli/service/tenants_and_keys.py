@@ -68,8 +68,8 @@ def create_key(
         typer.Option(
             "--source",
             callback=check_sources,
-            help=f"Highest source of memories that the key writes: {', '.join(f'`{name}`' for name in SOURCES)}. "
-            "Default: `unknown`.",
+            help="Most trusted source that the key may give to memories that it writes, from most to least trusted: "
+            f"{', '.join(f'`{name}`' for name in SOURCES)}. Default: `unknown`.",
         ),
     ] = None,
     *,

@@ -1,7 +1,7 @@
 """Legal deadlines of privacy requests: for confirming receipt, for the answer, and for the start of an erasure.
 
-A deadline is a day: it passes when the day ends. The day counts in UTC, in which documents state dates, or in the
-tenant's time zone if the day ends earlier there.
+A deadline is a day: it passes when the day ends, in UTC or in the tenant's time zone, whichever is earlier. Documents
+state dates in UTC.
 
 An engineer's interpretation of GDPR Art. 12(3), 11 CCR 7021 and seed 004 (§5.3), not legal advice.
 """
@@ -99,7 +99,10 @@ def _due_at(law: Law, received_at: datetime, zone: tzinfo) -> datetime | None:
 
 
 def _receipt_day(received_at: datetime, zone: tzinfo) -> date:
-    """Return the day of receipt, in UTC or in the zone, whichever is earlier. Midnight in UTC stands for a date."""
+    """Return the day of receipt, in UTC or in the zone, whichever is earlier.
+
+    A time of exactly midnight in UTC means that only a date was given: the day is this date.
+    """
     received_at = received_at.astimezone(UTC)
     if received_at.time() == time() or received_at.year == MINYEAR:
         return received_at.date()

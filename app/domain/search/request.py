@@ -185,8 +185,8 @@ _EXPLAINED = msgspec.Meta(
     "rarity (idf); `near`: the query's words that occur only in neighbouring turns. `vitals`: time-dependent scores, 0 "
     "to 1. `importance`: importance with the query as its context, and its four factors before their weights. "
     "`reranker`: its name and score. `corrects` and `corrected_by`: earlier memories that this one corrects, and later "
-    "ones that correct it; if the query asks for the present, the two exchange ranks and scores, and `placed` contains "
-    "the `own_score`.",
+    "ones that correct it; if the query asks for the present, the two exchange ranks and scores, and "
+    "`placed.own_score` is the score before the exchange.",
     examples=[
         {
             "words": 1.0,

@@ -108,7 +108,7 @@ class SecretRotation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Replay(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Deliveries to send again, with the ids of their first attempts.
+    """Deliveries to send again; each message has the same `webhook-id` as at its first attempt.
 
     Attributes:
         ids: Ids of up to 1,000 deliveries, delivered or failed.

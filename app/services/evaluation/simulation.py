@@ -297,7 +297,10 @@ class _SimulatedTenant:
         simulated_time.process_pending(self._policy)
 
     def _use(self, asked: SimulatedSearch) -> None:
-        """Search, and record the uses counted by the policy, or else a use of each answering result, as callers do."""
+        """Search, and record the uses that the search counts.
+
+        If the policy counts no uses by search, record a use of each result that answers the question, as callers do.
+        """
         moment, answers = self._simulation.moment(asked.day), self._year.facts[asked.fact].places
         with database.at(self._tenant_id, moment):
             request = SearchRequest(query=asked.query, limit=RESULTS, subject=self._year.facts[asked.fact].person)
