@@ -60,7 +60,7 @@ class EbbingError(Exception):
         omitted: int = 0,
         retry_after_seconds: int | None = None,
     ) -> None:
-        """Create an error; `omitted` is the number of faults beside those in `errors`."""
+        """Create an error; `omitted` is the number of further faults, which `errors` doesn't list."""
         super().__init__(detail or self.title)
         self.detail = detail
         self.errors = tuple(errors)
@@ -124,7 +124,7 @@ class Conflict(EbbingError):
 
 
 class CursorGone(EbbingError):
-    """Cursor of the change feed after which changes were removed; `errors` names the oldest one to go on from."""
+    """Cursor of the change feed after which changes were removed; `errors` contains the oldest usable cursor."""
 
     status, type, title = 410, "cursor-gone", "Changes after this cursor are no longer available"
 

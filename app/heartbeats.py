@@ -1,7 +1,7 @@
 """Heartbeats and starts of beat and each lane's workers, stored in Redis with the clock of Redis.
 
-A process that stops as requested marks its start. A start after one without this mark, on the same host, replaces a
-process that died, whether `ebbing run`, Docker, Kubernetes or systemd has restarted it.
+A process that stops on request marks the record of its start. If the previous record of the same source and host has no
+such mark, that process died, and the new start is its restart, by `ebbing run`, Docker, Kubernetes or systemd.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Start:
     """A start of a process.
 
     Attributes:
-        after: How the process ended that this one replaces, if the supervisor has said it.
+        after: How the previous process ended, as reported by the supervisor; empty if it reported nothing.
         is_stopped: True if this process was stopped as requested.
     """
 

@@ -73,7 +73,7 @@ class LogInSettings(BaseSettings):
         address = urlsplit(given)
         if address.scheme not in ("https", "http") or not address.hostname or address.query or address.fragment:
             raise ValueError("must be an https address without a query")
-        # A missing name means that the field itself is invalid, and is reported as such.
+        # A field that isn't in `info.data` is invalid itself, which pydantic reports separately.
         for name in ("oidc_client_id", "oidc_scopes"):
             if not info.data.get(name, True):
                 raise ValueError(f"requires EBBING_{name.upper()}")

@@ -145,7 +145,7 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     `sentence-transformers`: `EMBEDDING_MODEL` run in-process, needs the extra of that name. A change applies to new
     tenants; run `ebbing reembed` to move existing ones."""
     lease_seconds: float = Field(30, gt=0)
-    """Lease of an enrichment claim; then another may claim it."""
+    """Lease of an enrichment claim; when it ends, another worker may claim the memories."""
     index_rows: int = Field(2000, ge=1)
     """Memories per indexing transaction."""
     embed_rows: int = Field(1000, ge=1)

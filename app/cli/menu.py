@@ -120,7 +120,7 @@ INTENTIONS: Final = {
     "usage": ("costs", "cost", "budget", "money", "tokens"),
     "tenants": ("customers",),
 }
-"""Words that people try for a command, by its name."""
+"""Words that users type in place of a command's name, by command; the error message proposes the command."""
 OPTION_INTENTIONS: Final = {
     "--limit": ("--top-k", "--topk", "--top", "--k", "--max", "--count", "--num", "--size"),
     "--subject": ("--user", "--user-id", "--person"),
@@ -131,4 +131,4 @@ OPTION_INTENTIONS: Final = {
     "--yes": ("--force", "--assume-yes"),
     "--dry-run": ("--preview", "--simulate", "--check"),
 }
-"""Options that people try, by the one that does it; proposed where the command has that one."""
+"""Unknown options that users type, by the option that they mean; it is proposed if the command has it."""

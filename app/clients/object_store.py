@@ -261,7 +261,7 @@ def _remote(url: str, scheme: str, name: str) -> ColdStore:
     except (BaseError, ValueError) as error:
         detail = (
             f"EBBING_COLD_URL: {name} can't be used as {scheme} ({type(error).__name__}): "
-            f"check it, and what names its credentials, such as {CREDENTIALS[scheme]}"
+            f"check the URL, and the variables with the credentials, such as {CREDENTIALS[scheme]}"
         )
         raise Misconfigured(detail) from None
 

@@ -131,7 +131,7 @@ class LogInProvider:
         """Return the provider's public keys as JWKs.
 
         Args:
-            again: True if a token names an unknown key: requests the keys unless that happened within a minute.
+            again: True if a token names an unknown key: requests the keys if the last request is over a minute old.
 
         Raises:
             LogInProviderFailed: The provider can't be reached, or its document is invalid.

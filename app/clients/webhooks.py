@@ -1,4 +1,4 @@
-"""Send messages to the receivers of webhooks, whose URLs come from callers: only public addresses, or named hosts.
+"""Send messages to receivers of webhooks, whose URLs come from callers: only to public addresses or permitted hosts.
 
 The rules of `egress` apply: the addresses are checked when a connection is opened, so that a host name can't lead
 elsewhere later (DNS rebinding); redirects aren't followed; time and size are limited. Of an answer, only the status and
@@ -28,8 +28,8 @@ CONNECTIONS: Final = 32
 _opening: Final = threading.Lock()
 
 Outcome = Literal["delivered", "status", "redirect", "gone", "timeout", "connection", "address"]
-"""Outcome of an attempt: a 2xx status, another one, a redirect, a 410, no answer in time, no connection, or an
-address that isn't allowed."""
+"""Outcome of an attempt: a 2xx status, a status not named here, a redirect, a 410, no answer in time, no connection,
+or an address that isn't allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class ReceiverHosts(Allowed):
         """Check that a receiver may have this address.
 
         Raises:
-            HostRefused: The address isn't public, or the request is plain HTTP, and the host isn't a named one.
+            HostRefused: No setting allows the address; or the host isn't in `EBBING_WEBHOOK_HOSTS`, and its address is
+                private or the request is plain HTTP.
         """
         parsed = egress.plain_form(address)
         if egress.is_never_allowed(parsed):
@@ -130,7 +131,7 @@ def _judge(status: int) -> Outcome:
 
 
 def _open_client() -> httpx2.Client:
-    """Return this process's client; threads that need it at once share one."""
+    """Return this process's client; a lock prevents concurrent threads from creating several."""
     with _opening:
         return _client()
 

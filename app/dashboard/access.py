@@ -89,7 +89,7 @@ class Action:
 
     @property
     def key_id(self) -> str:
-        """API key that performs the action."""
+        """Id of the API key or the person that performs the action."""
         return self.viewer.key_id
 
     def record(self, act: str, target: object = "") -> None:
@@ -97,7 +97,7 @@ class Action:
 
         Args:
             act: Fixed name of the action.
-            target: Id or fixed name of the object; a name from the request must have been found before.
+            target: Id or fixed name of the object; check first that a name from the request exists.
 
         Raises:
             Invalid: The reason names the person that the object is about.
@@ -126,7 +126,7 @@ async def load_viewer(request: Request) -> Viewer:
     is_foreign = bool(session.rules) or session.shown != caller.tenant_id
     is_closed = is_foreign and await run_in_threadpool(tenants.is_closed, session.shown)
     if session.rules:
-        # A person sees no page of a tenant that is being deleted, except those on which another one is selected.
+        # A person sees no pages of a tenant that is being deleted, except those that can select another tenant.
         scopes = caller.scopes & {"admin"} if is_closed else caller.scopes
         named = tuple(log_in_access.find_access(session.rules))
         return Viewer(session, session.shown, caller.tenant_id, caller.key_id, scopes, named)
@@ -152,7 +152,7 @@ async def find_caller(session: Session) -> Caller:
 async def find_viewer(request: Request) -> Viewer | None:
     """Return the viewer of a session for pages that don't require one; None without a session, or if it can't be read.
 
-    The database that holds the keys may be the reason for which an error page is shown.
+    Transient errors of the database yield None, because an unavailable database may be why an error page is shown.
     """
     try:
         return await load_viewer(request)

@@ -33,7 +33,7 @@ class Actors:
         return self._names.get(actor or "", DELETED) or actor
 
     def label(self, actor: str) -> str:
-        """Return a person's name, or the key's id with the word `key`."""
+        """Return a person's name, or `key` with the id of a key; `system` and `cli` stay as they are."""
         return self.name(actor) or (actor if actor in (SYSTEM, CLI) else f"key {actor}")
 
     def describe(self, actor: str) -> str:

@@ -38,7 +38,7 @@ _TYPES = {"js": "text/javascript", "css": "text/css", "txt": "text/plain", "svg"
 
 _HTTP: Final = {
     404: ("the page does not exist", "Page not found"),
-    405: ("this address only receives the forms of a page, and shows nothing itself", "No page at this address"),
+    405: ("this address only accepts submitted forms and has no page of its own", "No page at this address"),
 }
 """Detail and title of errors of the router, by status."""
 

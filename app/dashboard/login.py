@@ -91,7 +91,7 @@ def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None
     """Render the log-in page, with the reason why a log-in failed.
 
     Args:
-        entered: True after a log-in at the provider: the page continues to the overview by itself.
+        entered: True after a log-in at the provider: the page redirects the browser to the overview.
     """
     url, offered = None, is_offered()
     if offered:

@@ -18,7 +18,7 @@ from app.services.security import log_in_access, operators
 from app.services.security.log_in_access import CALLBACK_PATH, LogInRefused, NoAccess, ProviderAway
 
 CALLS_MAX: Final = 4
-"""Log-ins that wait for the provider at once, so that a slow provider never takes all threads of the process."""
+"""Maximum number of log-ins that wait for the provider, so that a slow one never takes all threads of the process."""
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ async def begin(request: Request) -> Response:
 async def receive(request: Request) -> Response:
     """Start a session if the provider's answer is valid.
 
-    The answer is a page instead of a redirect: browsers send the session's Strict cookie only with requests that
+    The response is a page instead of a redirect: browsers send the session's Strict cookie only with requests that
     begin on this site.
     """
     if not log_in_access.is_offered():

@@ -205,8 +205,8 @@ RULE_NAMES: Final[Mapping[str, str]] = {
 
 
 CATEGORY_NAMES: Final[Mapping[str | None, str]] = {
-    "expires_at": "Own time of expiry",
-    "subject_retention": "Period of the subject",
+    "expires_at": "Expiry time set on the memory",
+    "subject_retention": "Retention period of the subject",
     None: "No category",
     "pii": "Personal data",
     "financial": "Finances",
@@ -220,7 +220,7 @@ CATEGORY_NAMES: Final[Mapping[str | None, str]] = {
 
 
 def category_name(category: str | None) -> str:
-    """Return the label of a privacy category, with the word that callers use where it differs."""
+    """Return the label of a privacy category, with the API's name in parentheses if it differs."""
     label = CATEGORY_NAMES.get(category)
     if label is None:
         return str(category)

@@ -217,7 +217,8 @@ def _is_mac(given: bytes, purpose: bytes, said: bytes) -> bool:
 def _keys() -> tuple[bytes, ...]:
     """Return the signing key, then those of the other master keys, which only verify.
 
-    The keys are derived from the master keys and shared by all processes; without one, a random key per process.
+    The keys are derived from the master keys and shared by all processes. Without a master key, each process uses
+    a random key.
     """
     if settings().master_key is None:
         return (os.urandom(32),)

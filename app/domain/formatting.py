@@ -69,7 +69,7 @@ def format_number(value: float | None, digits: int = 3) -> str:
 
 
 def format_percent(share: float | None, decimals: int = 0) -> str:
-    """Format a share from 0 to 1: `12%`, `0.4%`, `<0.1%`. Only nothing is shown as `0%`, and only all as `100%`.
+    """Format a share from 0 to 1: `12%`, `0.4%`, `<0.1%`. Only 0 is shown as `0%`, and only 1 as `100%`.
 
     Args:
         share: The share.

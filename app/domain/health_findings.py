@@ -81,9 +81,9 @@ class Finding:
 
     @property
     def lines(self) -> list[str]:
-        """The state with its cause, the next step and the command, those of them that exist; each is a line to print.
+        """Lines to print: the state with its cause, then the next step and the command if the finding has them.
 
-        The finding of a probe that found no problem is one phrase.
+        If the probe found no problem, the only line is `what`, unchanged.
         """
         if self.severity == "ok":
             return [self.what]

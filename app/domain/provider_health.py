@@ -101,7 +101,7 @@ _VERBS: Final[Mapping[str, str]] = {
     "bad_request": "refuses requests (HTTP 4xx)",
     "host_refused": "isn't called (host not allowed)",
 }
-"""State of a connection by kind of failure, for kinds that need other words than a failed check."""
+"""Description of a failing connection by kind of failure; `_describe_failure` describes the other kinds."""
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,12 @@ def judge(
 
 
 def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = False) -> list[Finding]:
-    """Return a finding for each provider that can't be reached or whose calls fail; none if all are well.
+    """Return findings for providers that fail or whose state is unknown, and for uses of models whose calls fail.
 
     Uses that fail because their provider can't be reached are covered by the finding of the connection.
 
     Args:
-        is_starting: True if the service has just started, so that the first check is still to come.
+        is_starting: True if the service has just started; a provider that isn't checked yet is then no problem.
     """
     waiting = next((one.waiting for one in found if one.waiting), 0)
     severity: Literal["attention", "trouble"] = (

@@ -66,7 +66,10 @@ def write_private(path: Path, text: str, owner: ServerUser | None = None) -> Non
     draft.replace(path)
 
 
-_WAY_OUT = "set EBBING_HOME to a folder that it can enter, run ebbing as an ordinary user, or give URLs"
+_WAY_OUT = (
+    "set EBBING_HOME to a folder that the servers' user can enter, run ebbing as an ordinary user, "
+    "or set EBBING_DATABASE_URL and EBBING_REDIS_URL"
+)
 
 
 def _server_user() -> ServerUser:
@@ -100,7 +103,7 @@ def _find_former_folder(here: Path) -> tuple[Path, ServerUser]:
 
 
 def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
-    """Create a new folder under `data_root`; an existing one belongs to a home that was moved or removed."""
+    """Create a new folder and return it; an existing one, of a home that was moved or removed, isn't reused."""
     digest = hashlib.blake2b(os.fsencode(home.resolve()), digest_size=8).hexdigest()
     try:
         data_root.mkdir(mode=0o755, parents=True, exist_ok=True)

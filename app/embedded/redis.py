@@ -25,7 +25,8 @@ READY_ANSWER = b"+OK\r\n+PONG\r\n"
 HANDSHAKE = "+client|maint_notifications"
 """ACL rule for a command that redis-py sends when it connects.
 
-Only the embedded server gets it, because newer Redis versions refuse a rule for a subcommand that they don't have.
+Only the embedded server's configuration has it: `service_rules` also serves other servers, and newer Redis versions
+refuse a rule for an unknown subcommand.
 """
 
 CONFIGURATION = """\

@@ -1,4 +1,4 @@
-"""The six commands of Anthropic's memory tool, as tools whose results are the texts that models know.
+"""The six commands of Anthropic's memory tool, as tools with the result texts of its reference implementation.
 
 Unlike other sets, nothing asks for `confirm`: an edit keeps the former text, and a deletion has a grace period.
 """
@@ -42,7 +42,8 @@ async def _run(backend: Backend, command: str, given: Arguments) -> str:
     """Send a command and return the text for the model.
 
     Raises:
-        ToolFailure: The command failed, with the text that models know; or the API refused the request.
+        ToolFailure: The command failed; the message is the reference implementation's text. Or the API refused
+            the request.
     """
     body = {"command": command} | msgspec.to_builtins(given)
     answer = (await backend.call("POST", f"/v1/files/{command}", body=body)).body
@@ -72,7 +73,7 @@ async def str_replace(backend: Backend, given: Arguments) -> str:
 
 @_tool("Insert lines", scope="ingest", arguments=_take(InsertCommand))
 async def insert(backend: Backend, given: Arguments) -> str:
-    """Insert lines into a file after the line with a number; 0 inserts them at the beginning."""
+    """Insert lines into a file after the line with the number `insert_line`; 0 inserts them at the beginning."""
     return await _run(backend, "insert", given)
 
 

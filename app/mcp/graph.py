@@ -95,7 +95,7 @@ async def load(backend: Backend) -> Graph:
 
 
 async def _list(backend: Backend, path: str, noun: str, **params: str) -> list[Json]:
-    """Return all entries of a list, the oldest first if the list begins with the newest.
+    """Return all entries of a list in reverse order: the oldest first if the API lists the newest first.
 
     Raises:
         ToolFailure: The list exceeds the limit.
@@ -144,7 +144,7 @@ async def store(backend: Backend, memories: Sequence[Json]) -> None:
         return
     reply = await backend.call("POST", "/v1/memories", body=list(memories), headers=WAIT)
     if reply.status != 200:
-        raise ToolFailure("Accepted, and not stored after 5 seconds: they appear in the graph later", reply.status)
+        raise ToolFailure("Accepted but not stored within 5 s: the new entries appear in the graph later", reply.status)
 
 
 async def delete(backend: Backend, memory_ids: Sequence[str], *, confirm: bool) -> Json:

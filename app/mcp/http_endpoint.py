@@ -1,7 +1,7 @@
-"""`/mcp`: the server over streamable HTTP, in both forms of the protocol, without sessions.
+"""`/mcp`: the MCP server over streamable HTTP, for protocol versions with and without a handshake, without sessions.
 
-The library is loaded at the first request with a valid key, so that an API whose clients don't use the protocol pays
-neither its memory nor its start time.
+The MCP library is loaded at the first request with a valid key, so that an API whose clients don't use MCP spends
+neither memory nor start time on it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _load() -> ASGIApp:
 
 
 def _check_request(scope: Scope) -> None:
-    """Refuse other methods, and requests that a page of another site could cause by pointing its name at this address.
+    """Refuse methods other than POST, and requests of other sites' pages, which includes DNS rebinding.
 
     Raises:
         WrongMethod: The method isn't POST.
@@ -161,7 +161,7 @@ def _hostname(address: str) -> str | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, and then what follows it."""
+    """Return a `receive` that first returns the body that was read already, and then the messages after it."""
     given = False
 
     async def replayed() -> Message:

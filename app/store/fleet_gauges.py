@@ -126,10 +126,10 @@ SELECT count(*) FROM (
 
 
 def oldest_last_success(tx: Connection, task: str) -> float | None:
-    """Return the finish time of the latest complete successful run, for the tenant for which it is the longest ago.
+    """Return the earliest, over all tenants, of the finish times of each tenant's latest complete successful run.
 
-    The time is in seconds since 1970. Runs that were cut short don't count. A tenant without a complete run counts from
-    its creation. Paused schedules are ignored. None if there is no schedule.
+    The time is in seconds since 1970. Runs that were cut short don't count. For a tenant without a complete run, the
+    time of its creation is used. Paused schedules are ignored. Return None if there is no other schedule.
     """
     oldest_success: float | None = tx.execute(_LAST_SUCCESS, {"task": task}).scalar()
     return oldest_success

@@ -167,7 +167,7 @@ def test_unknown_pages_and_ids_are_told_as_pages(visit: Visit) -> None:
     [
         ("/nothing", 404, "Page not found"),
         ("/privacy/requests", 405, "No page at this address"),
-        ("/schedule/night/run", 405, "only receives the forms of a page"),
+        ("/schedule/night/run", 405, "only accepts submitted forms"),
         ("/letters?queued=-1", 422, "Invalid request"),
         ("/tenants", 403, "requires a key with the scope admin"),
     ],

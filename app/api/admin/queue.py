@@ -1,4 +1,4 @@
-"""`/v1/admin/queue`: show whether Redis is the installation's and what it lost, and go on with another one."""
+"""`/v1/admin/queue`: show whether Redis is the installation's and what it lost; accept a new Redis as the queue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_queue(_: Admin) -> Response:
 
 @router.post("/accept", summary="Accept the current Redis")
 def accept_queue(caller: Admin) -> Response:
-    """Accept the current Redis as the installation's queue, and the gaps found so far as known.
+    """Accept the current Redis as the installation's queue, and mark the gaps found so far as accepted.
 
     Requests that the former Redis accepted and that weren't stored are lost. They are counted as gaps within a minute.
     """

@@ -85,7 +85,7 @@ def cancel_deletion(caller: Admin, tenant_id: TenantId) -> Response:
 
 
 def _render(found: Deletion) -> dict[str, Any]:
-    """Return a tenant's deletion as JSON; `id` is None without one."""
+    """Return a tenant's deletion as JSON; if the tenant has none, `id` is None and the erasure's fields are missing."""
     tenant, erasure = found.tenant, found.erasure
     shown = {"id": tenant.deletion_id, "tenant_id": tenant.tenant_id, "name": tenant.name, "status": tenant.status}
     dates = responses.pick(tenant, "created_at", "deleted_at") | {"erase_after": tenant.delete_after}

@@ -222,7 +222,7 @@ def tick(session: Maintainer, given: Annotated[TickIn, Depends(json_body(TickIn,
 
 @router.post("/auto-tick")
 def auto_tick(session: Maintainer) -> Response:
-    """Advance the decay by the whole ticks of real time since the last tick, at most 100."""
+    """Advance the decay by the complete ticks of real time since the last tick, at most 100."""
     done = decay_ticks.advance_by_time(session.tenant_id)
     shown = {"current_tick": done.clock.tick, "elapsed_seconds": round(done.elapsed_seconds, 1)}
     return responses.answer({"ticks_applied": done.applied, **shown})

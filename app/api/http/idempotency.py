@@ -67,8 +67,8 @@ class Outcome(msgspec.Struct, frozen=True):
         """Return the record of the original request if this one is a repetition; otherwise this record.
 
         Args:
-            body: The body of this request; earlier records may have a digest by another master key, or, from the
-                version before, without a key.
+            body: The body of this request. Its digest is also computed with other master keys and without a key,
+                because the original record may be older than the current key or come from a previous version.
 
         Raises:
             Conflict: The original request had a different body.

@@ -104,7 +104,7 @@ GAUGES: Final[dict[str, Gauge]] = {
     "provider_failures_in_row": Gauge("Failed calls since the last success, over all processes.", _USE, _UNUSED),
     "provider_breaker_open": Gauge("1 unless the circuit breaker is closed, otherwise 0.", _USE, _UNUSED),
     "provider_paused_until_timestamp_seconds": Gauge(
-        "End of the pause that the provider requested; its kind of failure says why.",
+        "End of the pause that the provider requested; the label `kind` names the failure that caused it.",
         _USE | {"kind": tuple(KINDS)},
         "no pause",
     ),
@@ -264,7 +264,7 @@ def _of_redis() -> Iterator[Metric]:
 
 
 def _of_mark() -> Iterator[Metric]:
-    """Yield whether Redis is refused by its mark. Alone, since a refused Redis answers none of the other parts."""
+    """Yield whether Redis is refused because of its mark. Read separately: with a refused Redis, other parts fail."""
     yield _gauge("redis_replaced", [((), float(witness.diagnose_queue() is not None))])
 
 
@@ -293,7 +293,7 @@ def _kept() -> Iterator[Metric]:
 
 
 def _agreements(found: Iterable[Agreement]) -> Iterator[Metric]:
-    """Yield the agreement of a model with the rules, of the model that rated most with each current prompt version."""
+    """Yield, for each current prompt version, how far the model with the most ratings agrees with the rules."""
     by_size = sorted(found, key=lambda each: each.ratings)
     by_prompt = {each.prompt_version: each for each in by_size if each.prompt_version in PROMPT_VERSIONS}
     ranked = [((name,), each.rank_correlation) for name, each in by_prompt.items() if each.rank_correlation is not None]

@@ -13,7 +13,7 @@ from app.errors import require_found
 
 @dataclass(frozen=True, slots=True)
 class PathId:
-    """Annotation of a path parameter with the id of something, named by its noun."""
+    """Annotation of a path parameter that contains an id; `noun` says of what, for errors and OpenAPI."""
 
     noun: str
 

@@ -175,7 +175,7 @@ def past_reviews(reviewed: ReviewSchedule | None) -> dict[str, Any]:
 
 
 def found_threshold(found: FoundThreshold) -> dict[str, Any]:
-    """Return, as JSON, the threshold of the keep chance that a target share would lead to."""
+    """Return, as JSON, the threshold of the keep chance that follows from `tiers.target_active_share`."""
     return pick(found, "threshold", "share", "memories") | {"limited": found.is_limited}
 
 

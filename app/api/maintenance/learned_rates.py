@@ -64,7 +64,7 @@ def _render_rate(one: LearnedRate) -> dict[str, Any]:
     rate = one.rate
 
     def value(speed: float | None) -> float | None:
-        """Return the parameter at a speed, with four significant digits."""
+        """Return the parameter at which memories fade `speed` times as fast as now, to four digits; None for None."""
         return None if speed is None else float(f"{rate.at_speed(speed)[rate.name]:.4g}")
 
     ends = [value(one.low), value(one.high)]

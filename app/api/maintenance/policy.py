@@ -34,8 +34,8 @@ class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         policy: Fields to change, at any depth. Omitted fields keep their value, null resets a field to its default.
-            Parameters of a newly selected profile start at its defaults. Without fields and preset, scheduled versions
-            are cancelled.
+            Parameters of a newly selected profile start at its defaults. A request without fields and preset only
+            cancels the versions scheduled after `effective_at`.
         preset: Preset to apply before the fields.
         effective_at: Time from which the change applies, at most a year ahead; default now. Versions scheduled for
             later are cancelled.
@@ -52,7 +52,7 @@ class PolicyChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @router.get("", summary="Get the policy")
 def get(caller: Maintainer, version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None) -> Response:
-    """Return the current policy with all values and the next scheduled version, or another version."""
+    """Return the current policy with all values, and the next scheduled version. `version` selects another version."""
     if version is not None:
         return responses.answer(_version(policy_versions.get(caller.tenant_id, version)))
     held, waiting, latest = policy_versions.list_in_force(caller.tenant_id)

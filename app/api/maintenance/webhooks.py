@@ -93,9 +93,10 @@ def deliveries(
 
 @router.post("/{webhook_id}/replay", summary="Send deliveries again", status_code=202)
 def replay(caller: Maintainer, webhook_id: WebhookId, given: Annotated[Replay, Depends(json_body(Replay))]) -> Response:
-    """Send deliveries again, by their ids or all failed ones since a time, with the ids of their first attempts.
+    """Send deliveries again: those listed in `ids`, or failed deliveries of changes since `failed_since`.
 
-    `replayed` counts them. With `failed_since`, repeat the request while it is 1,000.
+    Each message has the same `webhook-id` as at its first attempt. `replayed` counts the deliveries. With
+    `failed_since`, repeat the request while `replayed` is 1,000.
     """
     return responses.answer({"replayed": webhooks.replay(caller.tenant_id, webhook_id, given, caller.key_id)}, 202)
 

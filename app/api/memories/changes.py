@@ -149,7 +149,7 @@ def _shape(tenant_id: UUID, change: Change) -> dict[str, Any]:
 
 @contextmanager
 def _reserve(tenant_id: UUID) -> Iterator[ExitStack]:
-    """Count a stream of a tenant; the block takes over the stack that ends it, otherwise it ends with the block.
+    """Reserve one of a tenant's streams until the block ends, or until the stack that `pop_all` returns is closed.
 
     Raises:
         Unavailable: The tenant has too many open streams.

@@ -1,4 +1,4 @@
-"""Requests with memories that waited at their sender: read when they were sent, and report those that are dropped."""
+"""Writes that waited at their sender: read their time of sending, and list the memories that won't be stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS_MAX: Final = 15
 
 
 def read_sent_ms(scope: Scope, given: Body) -> int | None:
-    """Return when the sender sent memories with `written`, by its own clock; None for a request without any.
+    """Return the time of sending by the sender's clock, in milliseconds since 1970; None if no memory has `written`.
 
     Raises:
         InvalidHeader: The header is missing beside `written`, or isn't a number of milliseconds.

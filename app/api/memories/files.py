@@ -1,4 +1,4 @@
-"""`/v1/files`: the commands of Anthropic's memory tool on memories, with the answers that models know."""
+"""`/v1/files`: run the commands of Anthropic's memory tool on memories, and answer in the wording of that tool."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def start(
     ] = None,
     tick_seconds: Annotated[float | None, Query(description="Length of a tick (memory-decay); default 3600.")] = None,
     accept: Annotated[
-        bool, Query(description="Load a dump of another installation, without the subjects erased there since.")
+        bool, Query(description="Confirm that a dump of another installation contains no subjects erased there since.")
     ] = False,
     dry_run: Annotated[bool, Query(description="Only count what would be stored.")] = False,
 ) -> Response:

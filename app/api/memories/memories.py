@@ -115,11 +115,11 @@ def get(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     In cold storage, `summary` is true and `text` contains only the first sentences.
 
     With `as_of`, the fields `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority`
-    are computed for that time. Times before the last use or change give the values of then.
+    are computed for that time. Times before the last use or change give the values of that time.
 
-    The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current), the time since which a
-    memory in `superseded_by` exists. `supersedes` lists memories that it supersedes. Both lists contain only direct
-    relations.
+    The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current): the acceptance of the
+    first memory in `superseded_by`, or `valid_from` if that is later. `supersedes` lists memories that it supersedes.
+    Both lists contain only direct relations.
 
     `links_missing` lists the links submitted with the memory that don't exist, with the reason: `missing` (no memory
     has this id or external id yet), `itself`, or `full` (one of the two memories has 1,000 links).

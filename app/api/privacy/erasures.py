@@ -133,7 +133,7 @@ def review_mentions(
 def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories; 409 after the grace period.
 
-    The id of a memory that was deleted alone is accepted too.
+    If the erasure is the deletion of a single memory, the memory's id is accepted too.
     """
     return responses.answer(render_erasure(requests.cancel(caller.tenant_id, erasure_id, caller.key_id)))
 
@@ -142,8 +142,8 @@ def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
 def finish(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Start an erasure now, without the rest of its grace period; it can't be cancelled any more.
 
-    An interrupted erasure continues. The report states when the grace period ended and the key. Memories under a legal
-    hold remain until its release. 409 if the erasure is finished, cancelled, or waits for a legal hold.
+    An interrupted erasure continues. The report states when the grace period ended and which API key ended it. Memories
+    under a legal hold remain until its release. 409 if the erasure is finished, cancelled, or waits for a legal hold.
     """
     found = requests.get(caller.tenant_id, erasure_id)
     return responses.answer(render_erasure(rights_overview.finish(caller.tenant_id, found.erasure_id, caller.key_id)))

@@ -25,9 +25,9 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     """Place a hold on memories by id, or on all current and future memories of a subject, a filter, or both.
 
     From the response until the release, held memories are not deleted, moved to another tier or rewritten. Conditions
-    compare fields set by callers, not inferred ones. 422 if the reason names the subject, or a subject of the thread or
-    of the listed memories. With `dry_run`, the response is 200 with the number of memories
-    that the hold would cover now.
+    compare fields set by callers, not inferred ones. 422 if the reason contains the name of the hold's subject,
+    or of a subject in the filter's thread or of the listed memories. With `dry_run`, the response is 200 with the
+    number of memories that the hold would cover now.
 
     Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
 

@@ -120,9 +120,10 @@ def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(
     initials) or `similar` (one or two letters of a word differ). `complete` is false if the tenant has more subjects
     than a search compares.
 
-    `mentions` proposes other subjects in whose texts rules detect this name of a person, or this street address, with
-    the number of such memories; `subject` is null for memories without one. Another person may be meant, so erasures
-    and exports don't include them. `mentions_complete` is false if only the latest 50,000 memories were compared.
+    `mentions` lists other subjects whose memories contain the given name of a person or street address, as detected by
+    rules, with the number of these memories; `subject` is null for memories without one. Another person may be meant,
+    so erasures and exports don't include them. `mentions_complete` is false if not all memories were compared: at most
+    the latest 50,000, in at most 4 seconds.
     """
     found = subjects.search_subjects(caller.tenant_id, wanted.name, wanted.limit)
     mentioned = identity_mentions.find_mentions(caller.tenant_id, wanted.name)

@@ -1,7 +1,7 @@
 """Examples of requests and responses, and the schemas that follow from them, read from the files in `examples`.
 
-A file has named `schemas` and `operations`. In an example, "@Name" stands for the example of the schema with this name.
-A schema's types come from its example; its other attributes describe the exceptions.
+A file contains `schemas`, by name, and `operations`. In an example, "@Name" stands for the example of that schema.
+Types of fields are derived from the example; the attributes of `Shape` declare what an example can't show.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMATTED: Final = ("uuid", "date-time", "date")
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The types that an example doesn't show. Fields are named by their name, or by `parent.name`.
+    """Properties of a schema that its example doesn't show. A field is given as `name`, or as `parent.name`.
 
     Attributes:
         nullable: Fields that may be null.

@@ -63,7 +63,7 @@ class ApiResponse:
 
     Attributes:
         body: Empty if the response had no content.
-        request_id: Id of this call; a repeated request has the id of the first one in its body.
+        request_id: Id of this call. For a repeated ingest request, `body["request_id"]` is that of the first call.
     """
 
     status: int
@@ -311,7 +311,7 @@ def pages(api: Api, path: str, noun: str, params: Mapping[str, str | int] | None
 
 
 def describe_stranger(url: str, difference: str) -> str:
-    """Return the message that the answer of this address isn't Ebbing's, and why."""
+    """Return the error message for an address whose response differs from Ebbing's in this way."""
     return f"{url} doesn't answer like Ebbing ({difference}): check the address and port, and the service's version"
 
 

@@ -36,8 +36,8 @@ class ApiConnection:
 
     Attributes:
         key: None if none is configured.
-        home: The home in which the service must be running before a request is sent, because the address or the key
-            is that home's; None if both were given. Another program may have got the port since the service stopped.
+        home: Home whose service must be running when a request is sent: neither `url` nor EBBING_API_URL is given, and
+            the address or the key is from this home. After a stop, another program may use the port. Otherwise None.
     """
 
     url: str
@@ -100,9 +100,9 @@ def check_dynamics() -> None:
 def find_connection(url: str | None = None) -> ApiConnection:
     """Return the API address and key: `url`, EBBING_API_URL, EBBING_PORT on this machine, or the recorded address.
 
-    The address is recorded in the home by `ebbing run`. A port in the `.env` file, from which it also starts, counts
+    `ebbing run` records the address in the home. It also reads the port in the `.env` file, so here this port counts
     only without a recorded address. The key in a home belongs to the local service of that home: it is never sent to
-    another machine, and to an address that wasn't given only while that service runs.
+    another machine. If `url` and EBBING_API_URL are missing, it is sent only while that service runs.
     """
     given = _read_client_settings()
     home = Path(given.get(HOME) or DEFAULT_HOME)

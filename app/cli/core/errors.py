@@ -60,7 +60,7 @@ def expected_failures() -> Iterator[None]:
 
 @contextmanager
 def _better_proposals() -> Iterator[None]:
-    """Let errors about unknown options propose the near one, or the one for a word that people try."""
+    """Make errors about unknown options propose the option listed for it in `OPTION_INTENTIONS`, or similar names."""
     try:
         yield
     except Exception as error:

@@ -26,7 +26,7 @@ def with_renamed_options(names: Mapping[str, str]) -> type[TyperCommand]:
 
 
 def with_renamed_group_options(names: Mapping[str, str]) -> type[TyperGroup]:
-    """Return a class for groups that list something themselves, like `with_renamed_options`."""
+    """Return a class like that of `with_renamed_options`, for a group with own options, such as `ebbing jobs`."""
 
     class RenamedOptions(Commands):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

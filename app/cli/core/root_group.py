@@ -63,7 +63,7 @@ class RootCommands(Commands):
         menu.format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; propose the one for a word that people try instead of its name."""
+        """Find the command; for a word in `INTENTIONS`, fail and propose the command that the user probably means."""
         meant = [name for name, words in INTENTIONS.items() if args and args[0].lower() in words]
         if meant:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
@@ -82,7 +82,7 @@ def _load(modules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _polish_help(command: Any) -> None:
-    """Join the lines of each paragraph, and name values shortly: `N`, not `<int range>`."""
+    """Join the lines of each paragraph, and give values short placeholders: `N`, not `<int range>`."""
     if command.help:
         command.help = "\n\n".join(" ".join(part.split()) for part in command.help.split("\n\n"))
     for parameter in command.params:

@@ -1,4 +1,4 @@
-"""Name on a terminal the cause of a command's wait, if it takes longer than a moment."""
+"""Show on the terminal what a command is waiting for, after a short delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WaitingLine:
     """Line on standard error with a text that may change, and the time since the start."""
 
     _bars = 0
-    """Number of progress bars on the terminal: they show what is waited for themselves."""
+    """Number of progress bars on the terminal. While there are any, no line is shown: a bar shows the same."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -66,7 +66,8 @@ def show_month(outcomes: Sequence[SimulationOutcome]) -> None:
     screen.print(Text(title, style="bold"))
     show_table(outcomes, MEASURED)
     screen.print(
-        "still active, found: share of important memories (questions are paraphrased); chatter: share still active"
+        "still active, found: shares of important memories (questions are paraphrased); chatter: share of unimportant "
+        "memories that are still active"
     )
     screen.print()
     screen.print(

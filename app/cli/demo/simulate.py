@@ -158,7 +158,7 @@ def simulate_month(*, quiet: bool) -> list[SimulationOutcome]:
 
 
 def _run(year: Year, names: list[str], policy: dict[str, Any], *, keep: bool, quiet: bool) -> list[SimulationOutcome]:
-    """Simulate these profiles in a temporary home; return the outcomes of keeping everything and of each."""
+    """Simulate profiles in a temporary home; return the outcomes of keeping everything, of profiles and baselines."""
     from app.supervisor import lock_home, temporary_home
     from app.supervisor.standalone import standalone_servers
 

@@ -188,7 +188,7 @@ def discard(
 
 
 def _require_some(count: int, reason: str | None, stage: str | None) -> None:
-    """Raise a failure if no letter had the given reason, since a misspelled reason looks the same."""
+    """Raise a failure if no letter had the given reason: the reason may be misspelled."""
     if not count:
         named = f"{reason!r} in stage {stage}" if stage else f"{reason!r}"
         raise CommandFailure(f"no dead letter has the reason {named}: `ebbing dead-letters` lists the reasons")

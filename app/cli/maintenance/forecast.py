@@ -106,7 +106,7 @@ def _print_days(found: dict[str, Any]) -> None:
 
 
 def describe_threshold(found: dict[str, Any]) -> str:
-    """Return the threshold that `tiers.target_active_share` would have, as a sentence."""
+    """Return a sentence with the threshold of the keep chance that follows from `tiers.target_active_share`."""
     limit = ", limited by other protections or the range of thresholds" if found["limited"] else ""
     return (
         f"target_active_share: the threshold of the keep chance would be {found['threshold']:.3g}, which keeps "

@@ -127,7 +127,7 @@ def _preview(api: Api, path: str, wanted: dict[str, Any], *, quiet: bool) -> dic
 
 @dataclass(frozen=True)
 class View:
-    """The words for a kind's preview and for its finished job.
+    """Headings and functions that print a preview and a finished job of one kind of maintenance.
 
     Attributes:
         heads: Headings of the columns of a preview.

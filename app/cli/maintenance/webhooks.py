@@ -140,7 +140,7 @@ def rotate(
     webhook_id: Id,
     *,
     overlap_hours: Annotated[
-        int, typer.Option("--overlap-hours", min=0, max=168, help="Hours for which the old secret signs, too.")
+        int, typer.Option("--overlap-hours", min=0, max=168, help="Hours for which messages have both signatures.")
     ] = 24,
     url: Url = None,
     as_json: AsJson = False,
@@ -205,7 +205,7 @@ def replay(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send deliveries again, with the ids of their first attempts."""
+    """Send deliveries again. Each message has the same `webhook-id` as at its first attempt."""
     if bool(delivery_ids) == (failed_since is not None):
         raise CommandFailure("give ids of deliveries, or --failed-since", Code.USAGE)
     body = given(ids=delivery_ids or None, failed_since=failed_since)

@@ -46,7 +46,7 @@ def changes(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what changed in commit order: time, type and id; ids lead to the memories, erasures and jobs.
+    """List changes in the order of their commits, with time, type and id (of a memory, an erasure or a job).
 
     With --json, --follow prints one JSON object per line. Changes are retained for the policy's `changes.keep_days`.
     """

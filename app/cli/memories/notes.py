@@ -64,7 +64,7 @@ def notes(
 
 
 def _copy(api: Api, folder: NotesFolder, name: str) -> dict[str, Any]:
-    """Copy all notes, and return the number of notes by what was done, and the edited files."""
+    """Copy all notes. Return how many were written, unchanged and removed, and the names of the edited files."""
     from app.cli.core.client import pages
     from app.domain.notes.note import compare
 
@@ -106,7 +106,7 @@ def _copy(api: Api, folder: NotesFolder, name: str) -> dict[str, Any]:
 
 
 def _write(folder: NotesFolder, copy_id: UUID, own: set[UUID], outdated: dict[UUID, bytes]) -> int:
-    """Write these notes and empty the mapping; the manifest lists them first, so that no note is forgotten."""
+    """Add these notes to the manifest, so that an interruption leaves none unlisted; write them; empty `outdated`."""
     if not outdated:
         return 0
     own |= outdated.keys()
@@ -118,7 +118,7 @@ def _write(folder: NotesFolder, copy_id: UUID, own: set[UUID], outdated: dict[UU
 
 
 def _may_remove(api: Api, folder: NotesFolder, memory_id: UUID) -> bool:
-    """Return whether a note of an unpromoted memory is removed: unless it was edited and the memory still exists."""
+    """Return whether to remove the note of an unpromoted memory; False if it was edited and the memory still exists."""
     from app.cli.core.client import ApiRefusal
     from app.domain.notes.note import is_unedited
 

@@ -252,7 +252,7 @@ def _why(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "rerank": f"{plain(reranker['model'])} gave {format_number(reranker['score'])}" if reranker else "",
         "corrects": ", ".join(explain.get("corrects", [])),
         "corrected": f"by {', '.join(explain['corrected_by'])}" if "corrected_by" in explain else "",
-        "placed": f"by the correction, own score {explain['placed']['own_score']:.3f}" if "placed" in explain else "",
+        "placed": f"by a correction; score before {explain['placed']['own_score']:.3f}" if "placed" in explain else "",
         "matched": _rarities(explain.get("matched", {})),
         "near": _rarities(explain.get("near", {})),
         "vitals": ", ".join(f"{name} {value:.2f}" for name, value in explain.get("vitals", {}).items()),

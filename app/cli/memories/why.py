@@ -97,7 +97,7 @@ def _describe_reasons(reasons: list[dict[str, Any]]) -> str:
 
 
 def _describe_rating(rating: dict[str, Any]) -> str:
-    """Return a model's salience, the rules' beside it if known, and which model and prompt gave it."""
+    """Return the salience that a model assigned, that of the rules if known, the model and the prompt version."""
     rules = rating["rules_salience"]
     beside = "" if rules is None else f" (rules: {format_number(rules)})"
     salience = format_number(rating["salience"])

@@ -14,7 +14,7 @@ from app.domain.formatting import format_second
 
 PATH: Final = "/v1/privacy/audit"
 _NAMES: Final = dict.fromkeys(("erasure", "export", "request"), "request ID")
-"""Names of details that are shown with another name; an erasure or export has the ID of its request."""
+"""Displayed name, by name of a detail. The id of an erasure or export is the id of its request."""
 
 router = typer.Typer(
     name="audit",

@@ -29,7 +29,7 @@ router = typer.Typer()
 
 
 class _LastLine:
-    """The last line of a dump, from the pieces that pass through."""
+    """Reader of the last line of a dump, whose pieces pass through `watch`."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -155,9 +155,9 @@ def load(
 ) -> None:
     """Load a dump into the tenant of the API key: memories keep their ids, times, history and strength.
 
-    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. In the installation
-    that wrote the dump, subjects and memories erased since are left out; elsewhere give them with --erased, or confirm
-    with --accept that there are none.
+    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. The installation
+    that wrote the dump leaves out subjects and memories erased since. In any other installation, list the erased
+    subjects with --erased, or confirm with --accept that there are none.
     """
     from app.cli.core.client import Api
 

@@ -158,7 +158,7 @@ def _describe_effect(would: dict[str, Any], *, by_id: bool) -> str:
 
 
 def _name_already_hidden(would: dict[str, Any]) -> str:
-    """Return sentences about the memories that the preview counts apart; empty if there are none."""
+    """Return sentences about memories that are hidden already, which the preview counts separately; empty if none."""
     held = would.get("hidden_held") or 0  # servers of the version before don't count these two
     deleted = (would.get("already_hidden") or 0) - held
     said = f" {deleted:,} more {'is' if deleted == 1 else 'are'} already being deleted." if deleted else ""
@@ -180,7 +180,7 @@ def _name_hold(hold: dict[str, Any]) -> str:
 
 
 def _stay_held(held: int, holds: list[dict[str, Any]]) -> str:
-    """Return until when memories stay under legal hold, as a clause; servers of the version before name no holds."""
+    """Return a clause about memories that stay under legal hold: which holds, if `holds` has any, and until when."""
     several = len(holds) > 1
     named = f" {' and '.join(map(_name_hold, holds))}" if holds else ""
     until = "all are released" if several else "its release"

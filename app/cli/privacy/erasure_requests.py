@@ -256,7 +256,7 @@ def mentions(
     print_rows(found, ["number", "record", "record ID", "decision", "text"], rows, right=["number"], as_json=as_json)
     if found.get("more") and not as_json:
         more = count_of(found["more"], "further text", "further texts")
-        typer.echo(f"not listed: {more}, with a part of the name that is a frequent word, or above the list's limit")
+        typer.echo(f"not listed: {more}, above the list's limit, or with only name parts that very many texts contain")
 
 
 def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:

@@ -127,7 +127,7 @@ def export(
 
 
 def _name_next_step(made: dict[str, Any]) -> None:
-    """Print what the controller adds to the answer, if an access request under the GDPR was exported."""
+    """Print the controller's next steps after an export for an access request under the GDPR; otherwise nothing."""
     if (made["kind"], made.get("law")) != ("access", "gdpr"):
         return
     typer.echo(
@@ -138,7 +138,7 @@ def _name_next_step(made: dict[str, Any]) -> None:
 
 
 def _read_case(logged: dict[str, Any]) -> dict[str, Any]:
-    """Return the law, the receipt and the case details of a recorded request, under the names of an erasure."""
+    """Return the law, time of receipt and case details of a recorded request, with the field names of an erasure."""
     names = ("received_at", "controller", "case_reference")
     return {"kind": logged["law"]} | {name: logged[name] for name in names if logged.get(name)}
 

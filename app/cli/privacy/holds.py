@@ -236,7 +236,7 @@ def _ask_ground() -> str | None:
 
 
 def _read_ground(given_ground: str | None, *, or_none: bool = False) -> str | None:
-    """Return a ground as the API names it; in words, as outputs print it, it is accepted too. None if it is empty.
+    """Return the API's name of a ground, given as this name or with spaces as in printed outputs; None if it is empty.
 
     Args:
         or_none: Accept `none`.

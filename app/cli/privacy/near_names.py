@@ -26,7 +26,7 @@ SEARCH_ADVICE: Final = (
     "search for the family name alone, or for another spelling (`ebbing privacy subjects --search NAME`)"
 )
 _CASE: Final = {"case_reference": "--case", "controller": "--controller", "legal_basis": "--legal-basis"}
-"""Details of a request, which a report states, with the options that give them."""
+"""Options for the details of a request that its report states, by the detail's field in the API's answer."""
 
 
 def warn_unknown(subject: str | None, found: dict[str, Any]) -> None:

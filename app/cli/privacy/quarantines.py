@@ -81,7 +81,7 @@ def place(
     hidden = count_of(placed["memories"], "memory", "memories")
     print_result(placed, f"quarantine {plain(placed['id'])} is {placed['status']}: {hidden} hidden", as_json=as_json)
     if key is not None and not as_json:
-        typer.echo(f"What this key writes from now on isn't covered: ebbing keys revoke {plain(key)}", err=True)
+        typer.echo(f"New memories of this key aren't hidden. To revoke it: ebbing keys revoke {plain(key)}", err=True)
 
 
 @router.command("list", epilog=examples("ebbing quarantine list", "ebbing quarantine list --lifted --json"))
@@ -124,7 +124,7 @@ def _describe_counts(counts: dict[str, Any]) -> str:
     if counts["held"]:
         parts.append(f"{counts['held']:,} of them under a legal hold")
     if counts["summaries"]:
-        parts.append(f"and {count_of(counts['summaries'], 'summary', 'summaries')} until they are made again")
+        parts.append(f"and {count_of(counts['summaries'], 'summary', 'summaries')} until regenerated without them")
     hidden = f" ({counts['hidden']:,} more are hidden already)" if counts["hidden"] else ""
     return ", ".join(parts) + hidden
 

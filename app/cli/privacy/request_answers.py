@@ -61,7 +61,7 @@ def extend(
     ],
     months: Annotated[
         int | None,
-        typer.Option("--months", min=1, max=2, help="Further months under the GDPR. Default: 2. The CCPA has 45 days."),
+        typer.Option("--months", min=1, max=2, help="Further months under the GDPR. Default: 2. CCPA: always 45 days."),
     ] = None,
     notified_at: Annotated[
         str | None,
@@ -148,7 +148,7 @@ def letter(
 ) -> None:
     """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it.
 
-    A warning names work that remains and that the letter states, such as texts to review or other erasures of the case.
+    A warning lists the remaining work that the letter mentions, such as texts to review or other erasures of the case.
     """
     from app.cli.core.client import Api
 
@@ -157,7 +157,7 @@ def letter(
         response = api.fetch(path)
     page = response.text
     if open_work := response.headers.get("Ebbing-Open-Work"):
-        typer.echo(f"warning: work remains, which the letter states: {plain(open_work)}", err=True)
+        typer.echo(f"warning: the letter states that work remains: {plain(open_work)}", err=True)
     if html is None:
         print_result({"letter": name, "text": page}, page.rstrip("\n"), as_json=as_json)
         return

@@ -80,7 +80,7 @@ def _show_erasure(found: dict[str, Any], logged: dict[str, Any], *, as_json: boo
         "status": describe_status(found["status"]),
     }
     shown |= {"scope": describe_scope(found), "hidden at once": found["hidden"]}
-    if found.get("held"):  # servers of the version before don't say it
+    if found.get("held"):  # absent from servers of the previous version
         shown["under legal hold"] = found["held"]
         shown["legal holds"] = ", ".join(map(_describe_hold, found["holds"]))
     shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}

@@ -146,7 +146,7 @@ def summary(
     heads = [*COUNTS, "median days", "mean days"]
     print_table(["nature", "law", *heads], rows, right=heads)
     held = ", ".join(f"{plain(name)} ({memories})" for name, memories in found["categories"].items())
-    left_out = found.get("categories_left_out")  # absent from servers of the version before
+    left_out = found.get("categories_left_out")  # absent from servers of the previous version
     more = f", and {left_out} more categories" if left_out else ""
     typer.echo(f"categories stored: {held or 'none'}{more}")
 

@@ -39,7 +39,7 @@ def subjects(
         typer.Option(
             "--search",
             help="Only subjects with this or a similar name; case, accents and the order of the words don't matter. "
-            "Memories that mention the name or the street address are proposed too.",
+            "Memories that mention the name are proposed too. The text may also be a street address.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of subjects.")] = 100,
@@ -56,7 +56,7 @@ def subjects(
     answer = call(url, "POST", f"{PATH}/search", json={"name": search, "limit": min(limit, 100)})
     near = [(each["subject"], each["memories"], _describe_match(search, each)) for each in answer["subjects"]]
     print_rows(answer, ["subject", "memories", "match"], near, right=["memories"], as_json=as_json)
-    mentions = answer.get("mentions", ())  # absent from servers of the version before
+    mentions = answer.get("mentions", ())  # absent from servers of the previous version
     if mentions and not as_json:
         typer.echo("\nMentioned in memories about other subjects (proposals; check who is meant):")
         rows = [(each["subject"] or "(none)", each["memories"], _MENTIONED[each["kind"]]) for each in mentions]

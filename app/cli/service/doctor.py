@@ -72,7 +72,7 @@ def _print(found: Finding) -> None:
     Long lines are wrapped, but not within a command to copy.
     """
     _, mark, colour = SHOWN[found.severity]
-    head = PROVIDER if found.code.startswith(f"{PROVIDER}_") else found.name  # the text names the use
+    head = PROVIDER if found.code.startswith(f"{PROVIDER}_") else found.name  # the text names the kind of calls
     width = tables.page_columns() - 2
     for text in found.lines:
         is_command = text == found.command
@@ -159,7 +159,10 @@ def _service(api: Api, known: Container[tuple[str, str]]) -> Iterator[Finding]:
 
 
 def _readiness(api: Api) -> Generator[Finding, None, dict[str, dict[str, Any]] | None]:
-    """Report whether the service is ready, and return its dependencies by name; None if it can't be asked more."""
+    """Report whether the service is ready, and return its dependencies by name.
+
+    Returns None if it can't be reached or another program answers, because further requests would fail.
+    """
     from app.cli.core.client import ApiRefusal, Unreachable, describe_stranger
 
     answer: dict[str, Any]

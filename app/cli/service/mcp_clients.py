@@ -22,7 +22,7 @@ class McpClient:
 
     Attributes:
         title: Name of the client, and the file or command that takes the configuration.
-        key: Expression by which the configuration takes the API key from elsewhere.
+        key: Reference to the API key in the configuration's syntax, or a placeholder for the key.
         section: Name of the object with servers in the client's file; empty if a command adds them.
         has_http: True if the configuration can name an HTTP address with a header.
     """
@@ -87,7 +87,10 @@ def _start(client: McpClient, place: ApiConnection, key: str | None) -> dict[str
 
 
 def _environment(client: McpClient, place: ApiConnection, key: str | None) -> dict[str, str]:
-    """Return the variables for the address and the key: the service's home has both, so that no key is copied."""
+    """Return the environment variables with which the client's server finds the address and the key.
+
+    Only the service's home is named if it contains both, so that the key isn't copied.
+    """
     home = load_settings().home
     has_both = read_note(home / "api-url") == place.url and read_note(home / "api-key") == place.key is not None
     if has_both and key is None:

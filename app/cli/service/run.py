@@ -177,9 +177,9 @@ def show(text: str, *, err: bool = False) -> None:
 
 
 def _embedded(folder: Path) -> str:
-    """Return where a server's data is stored: the folder, or for a link, as under root, its target and the link.
+    """Describe where a server's data is stored: its folder or, for a link (as under root), the target and the link.
 
-    Deleting the home deletes only the link, not the data.
+    Both are shown because deleting the home deletes only the link, not the data.
     """
     real = f"{folder.resolve()} (linked from {folder})" if folder.is_symlink() else folder
     return f"embedded, in {real}"
@@ -199,7 +199,7 @@ def banner(config: Settings, service: Service, home: Path, seconds: float) -> st
         "Redis": "from EBBING_REDIS_URL" if config.redis_url else _embedded(home / "redis"),
         "Embedder": "local, bundled, works offline"
         if config.embedder == "local"
-        else f"{config.embedder_model}, via {'URL' if config.embedder == 'openai' else config.embedder}",
+        else f"{config.embedder_model}, via {'the provider' if config.embedder == 'openai' else config.embedder}",
         "Salience": f"{config.salience_model} at {provider}, rule-based until rated"
         if provider
         else "rule-based, works offline",

@@ -111,7 +111,7 @@ def from_settings(config: Settings) -> LocalModel:
 
 
 def open_model(config: Settings, kind: str, tagged: str) -> LocalModel:
-    """Return the model of a space, with the document prefix of its vectors if known.
+    """Return the model of a space, with a document prefix only if the vectors of the space were computed with one.
 
     Args:
         config: Settings with the query prefix, the document prefix (used if the space has one) and the threads.

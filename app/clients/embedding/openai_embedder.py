@@ -39,7 +39,7 @@ class OpenAIEmbedder:
         asks_dimensions: Send the requested dimensions; some servers don't accept them.
 
     Attributes:
-        observe: Receives the outcome of each call; by default, nothing does.
+        observe: Receives the outcome of each call; by default, the outcome is ignored.
     """
 
     normalised = True
@@ -68,7 +68,7 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> str:
-        """Name of the model and version of the passages."""
+        """Name of the model, followed by the version of the text format of memories (`PASSAGE_VERSION`)."""
         return f"{self._name}+{PASSAGE_VERSION}"
 
     @property

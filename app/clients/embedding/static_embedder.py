@@ -45,7 +45,7 @@ _SPELLINGS = 100_000
 _SLICE_WORDS = 4_096
 """Number of word vectors that are summed at a time: 4 MiB at 256 dimensions."""
 _SLICE_SPELLINGS = 1_024
-"""Number of words whose tokens' vectors are averaged at a time, for the same reason."""
+"""Number of words whose tokens' vectors are averaged at a time, also to limit memory."""
 
 
 class WordVectors:
@@ -298,7 +298,7 @@ def _add_turns(
         alone: Vectors of lines, shape (lines, dimensions).
         places: Row of each line in `alone`.
         turns: Neighbouring lines of each memory, nearest first.
-        weights: Weights of the nearest turn and of the next.
+        weights: Weights of the nearest and of the second nearest turn.
         openness: Factor on the weights for each memory, shape (n,).
     """
     for turn, weight in enumerate(weights):

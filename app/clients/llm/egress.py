@@ -333,7 +333,7 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def _left(deadline: _Deadline, clock: Clock, timeout: float | None) -> float | None:
-    """Return the seconds left for the next operation, at most `timeout`."""
+    """Return the seconds left for the next operation, at most `timeout`; None if neither limit is set."""
     if deadline.at is None:
         return timeout
     remaining = deadline.at - clock()

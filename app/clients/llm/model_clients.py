@@ -23,7 +23,7 @@ class ModelClients:
     The package `openai` is imported with the first client that needs it, because it takes half a second and 40 MB.
 
     Raises:
-        Misconfigured: By each client, if the settings are invalid for it.
+        Misconfigured: The settings of the requested client are invalid.
     """
 
     @cached_property

@@ -1,7 +1,7 @@
 """Record the outcomes of model calls in Redis, where every process can read them; no text, no key, no tenant.
 
-A record belongs to a use, such as `score`, and a target, the provider's address with the model. After a change of the
-settings, the records of the former target no longer apply.
+A record belongs to a `Target`: a use of models, such as `score`, the provider's address and the model. After a change
+of these settings, the records of the former target no longer apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_CALLED: Final = frozenset({Reason.CIRCUIT_OPEN, Reason.BUSY})
 """Failures without a call, which say nothing new about the provider."""
 
 CONNECTION: Final = "connection"
-"""Use of the regular check that the provider answers, which sends no memory."""
+"""`Target.use` of the regular check whether the provider answers; the check sends no memory."""
 RERANKERS_HERE: Final = frozenset({"none", "cross-encoder"})
 """Rerankers that call nothing outside the process."""
 
@@ -73,7 +73,7 @@ class CallRecord:
         failures: Number of failures since the last success.
         kind: Kind of the last failure, a `Reason`; empty if there was none.
         open_until: Time until which a process's circuit breaker stays open, unless a call succeeds.
-        paused_until: Time until which the provider requested no calls, at most an hour after its answer.
+        paused_until: End of the pause that the provider requested, at most an hour after its response.
     """
 
     success_at: float = 0.0

@@ -230,8 +230,8 @@ class Breaker:
     Args:
         failures: Number of consecutive failures that open the breaker, 1 or more.
         open_seconds: Initial time in the open state.
-        open_max_seconds: Maximum time in the open state, even if the provider requests longer: a provider that asked
-            for an hour may be well again in a minute.
+        open_max_seconds: Maximum time in the open state, even if the provider requests longer: it may request an hour
+            and recover within a minute.
         clock: Monotonic clock in seconds.
     """
 

@@ -86,7 +86,7 @@ class _Chat(msgspec.Struct, frozen=True):
 
 
 class Vector(msgspec.Struct, frozen=True):
-    """A vector as received: its index in the request, and base64 of little-endian float32 or plain numbers."""
+    """A vector as received: its index in the request, and its numbers, plain or as base64 of little-endian float32."""
 
     index: int
     embedding: str | list[float]

@@ -147,7 +147,7 @@ class Scorer:
             threads: Number of concurrent batches, 1 or more.
             seconds: Time limit for starting further batches after the first of each thread. A failure of the provider
                 also stops new batches.
-            cues: Request cues too.
+            cues: Also request cues: words and situations that should trigger the memory.
         """
         until = self._clock() + seconds
         provider_failed = threading.Event()
@@ -224,7 +224,7 @@ class _Work:
         failure = self._try(batch)
         if failure is None:
             return
-        # Retries are without context, so that a turn that the model can't process spoils no rating but its own.
+        # Retries omit the context, so that a turn that the model can't process affects only its own rating.
         bare = [replace(memory, around=()) for memory in batch]
         if len(batch) == 1 and batch[0].around and failure.reason is not Reason.GARBAGE:
             failure = self._try(bare, failure)

@@ -68,7 +68,7 @@ class Backlog:
         return bool(self._client.exists(SHARED_TURNS))
 
     def oldest_ms(self, tenant_ids: Sequence[UUID] | None = None) -> int | None:
-        """Return the acceptance time of the oldest pending request, in milliseconds since 1970, or None.
+        """Return the acceptance time of the oldest pending request, in milliseconds since 1970; None if there is none.
 
         Args:
             tenant_ids: Only requests of these tenants; None for all tenants.
@@ -83,7 +83,7 @@ class Backlog:
     def unaccounted(self) -> int | None:
         """Return the number of requests that are counted as pending but missing from the streams.
 
-        The number is 0 unless a stream was lost or belongs to no tenant on the ring or under a lease. None if more than
+        It is above 0 if a stream was lost, or if its tenant is neither on the ring nor under a lease. None if more than
         `TENANTS_COMPARED` tenants have pending requests.
         """
         keys = (RING_MEMBERS, HELD, BACKLOG)
@@ -102,7 +102,7 @@ class Backlog:
         return {tenant_id: (first, last) for tenant_id, first, last in pairs if first}
 
     def beat(self) -> int:
-        """Set the beat of Redis's mark to the current time of Redis, and return it in milliseconds since 1970."""
+        """Set `beat` of the mark (see `connection_check`) to Redis's clock; return it in milliseconds since 1970."""
         return int(cast("bytes", self._client.eval(script("beat"), 1, QUEUE)))
 
     def now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Refuse the requests of tenants that are being deleted at the queue, which checks no key in the database."""
+"""Make Redis refuse requests of tenants that are being deleted: API processes may still accept their cached keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.clients.redis.connection import closed_key, stream_key
 from app.clients.redis.stream import backlog, client
 
 SECONDS: Final = 600
-"""Lifetime of a mark: longer than any process accepts a key that it has looked up before (`STALE_SECONDS`)."""
+"""Seconds for which a tenant stays closed: longer than a process accepts a cached API key (`auth.STALE_SECONDS`)."""
 
 
 def close(tenant_id: UUID) -> None:
@@ -25,7 +25,7 @@ def reopen(tenant_id: UUID) -> None:
     """Accept requests of this tenant again.
 
     Raises:
-        RedisError: Redis is unreachable; the mark expires by itself.
+        RedisError: Redis is unreachable; requests are refused until `SECONDS` after the last `close`.
     """
     client().delete(closed_key(tenant_id))
 

@@ -53,10 +53,10 @@ _CLOSED = -2
 """First value of the ingest script's answer for a tenant that is being deleted."""
 SUSPECTS_A_TURN = 50
 RETRY_SECONDS = 2
-"""`Retry-After` of a request over a limit, if the drain's speed isn't known or other tenants' requests decide."""
+"""`Retry-After` of a request over a total limit, or over its tenant's limit if the drain's speed isn't known."""
 RETRY_SECONDS_MAX = 60
 REPLAYS_FIELD = b"r"
-"""Field of a replayed entry, after the fields that `take.lua` reads; only an entry that fails again is read for it."""
+"""Field with an entry's number of replays, after the fields that `take.lua` reads; read if the entry fails again."""
 # Best-effort appends use a short timeout and back off after a failure.
 APPEND_TIMEOUT_SECONDS = 1.0
 APPEND_PAUSE_SECONDS = 5

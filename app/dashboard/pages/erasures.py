@@ -166,7 +166,10 @@ def show_erasure(viewer: PrivacyViewer, request: Request, erasure_id: ErasureId)
 
 
 def _describe_deadline(erasure: Erasure, partial_sent_at: datetime | None) -> str:
-    """Return whether the legal deadline of an erasure was met, and by which answer; empty while nothing meets it."""
+    """Return whether the legal deadline of an erasure was met, and by which answer.
+
+    Empty if there is no deadline, the erasure is cancelled, or the request isn't answered yet.
+    """
     if erasure.due_at is None or erasure.cancelled_at is not None:
         return ""
     if partial_sent_at is not None:

@@ -139,7 +139,7 @@ _PROTECTIONS: Final = {
     "salience": "protected by salience",
     "keep_chance": "protected by its keep chance",
 }
-"""Words for the rules that decide against decay."""
+"""Labels of the rules that protect a memory from decay."""
 _PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in", "promoted": "until it is demoted, it stays in"}
 
 
@@ -236,7 +236,7 @@ _WAYS: Final[dict[str, tuple[str, str, str]]] = {
     "corrected": ("corrected by", "Corrected by this memory", "Corrects this memory"),
     "link": ("linked", "Links to this memory", "Linked from this memory"),
 }
-"""Labels by relation: of the arrow, of its start relative to this memory, and of its end."""
+"""Labels by relation: of the arrow, of a memory at its start, and of a memory at its end, as seen from this memory."""
 
 
 def _related(memory_id: UUID, tied: Relations) -> Sequence[Related]:

@@ -133,7 +133,7 @@ def preview_run(
 
     Args:
         cursor: Start of a following page.
-        as_of: Time of the first page, in seconds since 1970, with a cursor.
+        as_of: With a cursor: time as of which the first page was computed, in seconds since 1970.
     """
     schedule.require_schedule(viewer.tenant_id, name)
     begin = (place := PART.decode(cursor)) and NightCursor(*place)
@@ -146,7 +146,7 @@ def preview_run(
 @router.post("/schedule/{name}/run")
 def start_run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
-    schedule.require_schedule(acting.tenant_id, name)  # the audit log gets no other words
+    schedule.require_schedule(acting.tenant_id, name)  # raises for an unknown name, so that none is recorded
     acting.record("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
     return redirect_back("", "run")

@@ -238,7 +238,7 @@ def _linked(part: _Part, members: Places, rules: Consolidation) -> Iterator[Plac
 def _dense(part: _Part, members: Places, rules: Consolidation) -> Iterator[Places]:
     """Yield clusters by HDBSCAN, each split by average linkage, because HDBSCAN doesn't split chains.
 
-    Three or fewer memories are only linked.
+    Three or fewer memories are clustered by average linkage alone.
     """
     if len(members) <= 3:
         yield from _linked(part, members, rules)

@@ -173,7 +173,7 @@ def _without_speaker(source: Source) -> str:
 
 
 def _stated(found: Facts, names: frozenset[str], *, asks: bool) -> frozenset[str]:
-    """Return facts as items (`number:7`); a capitalised word at the start of a sentence must be a name elsewhere."""
+    """Return facts as items (`number:7`); of the capitalised words, only those in `names`."""
     return frozenset(
         [
             *(f"name:{name}" for name in (found.names | found.starts) & names),

@@ -207,7 +207,7 @@ def _names(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _denied(text: str) -> Iterator[str]:
-    """Yield the stem of the first content word after each negation; an empty string if none of the next four is one."""
+    """Yield the stem of the first content word after each negation; empty if the next four words have none."""
     words = _words(text)
     for at, word in enumerate(words):
         if _is_denial(word):

@@ -2,7 +2,7 @@
 
 Preserved memories (§3.4) are only ever linked: memories that are important, marked as never to be forgotten, under a
 legal hold or recent, and one memory per day and subject. Memories that the policy protects from decay are merged only
-in groups that say nearly the same: a summary loses details, and the archive hides what decay may not hide.
+in groups that say nearly the same, because a merge loses details and archives memories that decay may not archive.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ BESIDE_MAX: Final = 0.6
 ALONE_MIN: Final = 0.6
 """Total rarity of the shared words that suffices if they cover the whole object of the change."""
 SAME_VALUE: Final = 0.6
-"""Bonus if the new statement declares a value of the old one over, or replaces it."""
+"""Bonus if the new statement says that a value of the old one no longer holds, or replaces it."""
 ENDED_MIN: Final = 1.2
 """Minimum score of a correction with the reason `ended`."""
 RENAMED_MIN: Final = 0.7
@@ -148,7 +148,7 @@ def _has_other_value(change: SlotChange, old: Clause, shared: frozenset[str]) ->
 def _by_end(
     clause: Clause, old: Clause, context: frozenset[str], rarities: Mapping[str, float]
 ) -> tuple[Reason, float, frozenset[str]]:
-    """Return the evidence that the new clause declares the old clause's fact over."""
+    """Return the evidence that, according to the new clause, the old clause's fact no longer holds."""
     over = (clause.ended & old.stems) - old.ended
     over_value = _meet(clause.ended_values, old.values) and not _meet(clause.ended_values, old.ended_values)
     if not over and not over_value:

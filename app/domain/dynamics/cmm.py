@@ -91,8 +91,9 @@ class Cmm(ClosedForm):
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return when strength falls below the thresholds, often in a jump when the grace period or the lock ends.
 
-        Afterwards -ln of the decay is λ·a·t / (t + c) with t the time since creation, a = t - d the age that counts,
-        and c = w·n weeks. This term equals `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
+        Afterwards -ln of the decay is λ·a·t / (t + c), where t is the time since creation, d the time from creation to
+        the start of the age, a = t - d the age, and c = w·n weeks. This term equals
+        `fallen` where λ·t² - (λ·d + fallen)·t - fallen·c = 0.
         """
         p = self.parameters
         thresholds = np.broadcast_to(np.asarray(thresholds, np.float64), state.level.shape)

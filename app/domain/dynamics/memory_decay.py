@@ -113,7 +113,7 @@ class MemoryDecayParameters:
     stability_cap: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False)] = 1.0
     """Maximum stability."""
     boost_below: Share = 0.85
-    """`retrieval_capped_fraction`: ceiling to which a use raises retrieval, and above which it raises nothing."""
+    """`retrieval_capped_fraction`: ceiling for the boost by a use; above it, retrieval and storage don't change."""
     margin_from: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = 0.2
     """`retrieval_margin_bm25_fraction`: no boost below this margin."""
     storage_threshold: Share = 0.05
@@ -253,7 +253,7 @@ class MemoryDecay:
 
     @property
     def _look_ahead_ticks(self) -> int:
-        """Number of ticks to look ahead. Ticks of a custom curve are slow to compute: it stops at the next refresh."""
+        """Number of ticks to look ahead. A custom curve is slow: its look-ahead ends at the next refresh."""
         if self.curve is None:
             return LOOK_AHEAD_TICKS
         return min(math.floor(self.refresh_seconds / self.parameters.tick_seconds) + 1, LOOK_AHEAD_TICKS)

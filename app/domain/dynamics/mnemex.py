@@ -123,7 +123,7 @@ class Mnemex(ClosedForm):
     def reinforce(self, state: State, event: Event) -> State:
         """Apply a use: Δt ← 0, n ← n + 1, and with a boost m ← m + 0.1 (seed 001, reinforcement).
 
-        The level becomes 0, or the positive level that preserves the score where `at_strength` had raised it further.
+        The level becomes 0, unless that would lower a score that `at_strength` had raised: then the score is preserved.
         """
         if event.source == "associate":
             return state

@@ -59,9 +59,9 @@ def profile(name: str, parameters: Mapping[str, Any] | None = None) -> Dynamics:
 
 
 def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs: State | None = None) -> State:
-    """Return the state with its decay until `now` calculated by `source`, to decay under `target` from `now` on.
+    """Return the state after a change of model at `now`: `source` calculates the decay until then, `target` afterwards.
 
-    The strength at `now` stays the same if the target can represent it: only mnemex exceeds 1, and its strength is
+    The score at `now` stays the same if the target can represent it: only mnemex has scores above 1, and its score is
     always 0 for a multiplier of 0.
 
     Args:
@@ -70,7 +70,7 @@ def rebase(state: State, now: float, source: Dynamics, target: Dynamics, inputs:
         source: The model before the change.
         target: The model after the change; the same model if only inputs change.
         inputs: The same rows with the inputs (kind, salience, pace, times, uses) that apply from now on, for a late
-            score or an edit. Don't use it to change mnemex's multiplier, which is supposed to change the score.
+            score or an edit. Don't change mnemex's multiplier this way: that change is meant to change the score.
     """
     settled = source.advance(state, now)
     score = source.score(settled, now)

@@ -59,7 +59,7 @@ class Dynamics(Protocol):
         """
 
     def reinforce(self, state: State, event: Event) -> State:
-        """Return the rows after the event. A late use is counted and changes nothing else."""
+        """Return the rows after the event. A use that is earlier than the row's last use only raises the count."""
 
 
 @runtime_checkable

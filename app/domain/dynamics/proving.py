@@ -132,7 +132,7 @@ def _check_due_times(dynamics: Dynamics, state: State) -> None:
     """Check that rows aren't below their threshold before they are due."""
     for threshold in (0.3, 0.05):
         due = np.asarray(dynamics.due_at(state, threshold), np.float64)
-        _refuse(np.isnan(due) | (due < state.anchored_at), "due_at", "must be a moment from the anchor on", due)
+        _refuse(np.isnan(due) | (due < state.anchored_at), "due_at", "must be a moment not before the anchor", due)
         was_above = _strength(dynamics, state, _START) >= threshold
         shortly_before = np.minimum(due - 2 * DUE_MARGIN_SECONDS, _START + 400 * DAY_SECONDS)
         strength_before = _strength(dynamics, state, np.maximum(shortly_before, _START))

@@ -1,8 +1,8 @@
-"""Estimate how fast memories fade from when they were used: a survival likelihood over a forgetting model's own curve.
+"""Estimate from the times of uses how fast memories fade: a survival likelihood with a forgetting model's own curve.
 
-A memory is used at the rate a · (S(t) + 0.01) per day, where S is its strength under the model and a the memory's own
-appetite, which differs between memories in any way. A memory that wasn't used contributes the time in which
-it could have been (`ops/decisions/0085-*.md` has the formula and the assumptions).
+A memory is used at the rate a · (S(t) + 0.01) per day, where S is its strength under the model and a is its appetite,
+about its uses per day at full strength. Appetites may have any distribution. A memory without uses contributes the time
+for which it was observed (`ops/decisions/0085-*.md` has the formula and the assumptions).
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class SpeedFit:
 
 @dataclass(frozen=True)
 class _Round:
-    """For each memory that has an n-th use, or an end of observation after it: the time before, and the use.
+    """The n-th interval of each memory that has one: it ends with the n-th use, or with the end of observation.
 
     Attributes:
         rows: The memories.
         nodes: Times at which strength is evaluated, shape (rows, nodes).
         days: Weight of each of these times in an integral over the observed days.
-        used: Places in `rows` of memories with a use at the end.
+        used: Places in `rows` of the memories whose interval ends with a use.
         at: Time of each of these uses.
         counts: Mask of the uses that count.
     """
@@ -193,7 +193,7 @@ def _strengths(model: Dynamics, state: State, at: Floats) -> Floats:
     if math.isinf(model.refresh_seconds):
         repeated = take(state, np.repeat(np.arange(at.shape[0]), at.shape[1]))
         return model.strength(repeated, at.ravel()).reshape(at.shape)
-    strengths = np.empty_like(at)  # from one time to the next, so that a model with ticks counts each of them once
+    strengths = np.empty_like(at)  # advanced step by step, so that a model with ticks processes each tick only once
     for place in range(at.shape[1]):
         state = model.advance(state, at[:, place])
         strengths[:, place] = model.strength(state, at[:, place])

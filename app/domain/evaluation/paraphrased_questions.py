@@ -72,5 +72,5 @@ def paraphrase_question(text: str, documents: Mapping[str, int], near: Mapping[s
 
 
 def _is_another(other: str, word: str) -> bool:
-    """Return whether `other` isn't an inflection of `word`, a word fragment or a stop word."""
+    """Return whether `other` is neither an inflection of `word` nor a word fragment nor a stop word."""
     return len(other) >= _LETTERS_MIN and other[:_ALIKE] != word[:_ALIKE] and bool(first_content_words(other))

@@ -99,5 +99,5 @@ def rank_of_first(wanted: Iterable[bool], within: int) -> int | None:
 
 
 def quantile(numbers: Sequence[float], share: float) -> float | None:
-    """Return the smallest number that at least this share of the numbers doesn't exceed, or None without numbers."""
+    """Return the smallest x of the numbers such that at least this share of them is x or less; None without numbers."""
     return sorted(numbers)[max(math.ceil(share * len(numbers)) - 1, 0)] if numbers else None

@@ -45,7 +45,7 @@ def not_a_file(path: str) -> Answer:
 
 
 def not_a_directory(path: str) -> Answer:
-    """Return the answer to a new path below a file."""
+    """Return the answer to creating or renaming something at a path below a file, or below the renamed path."""
     return Answer(f"The path {path} is not a directory.", is_error=True)
 
 
@@ -135,7 +135,7 @@ def replace_string(path: str, text: str, old: str, new: str) -> Edited | Answer:
     """Replace the only occurrence of a string.
 
     Returns:
-        The new text with the answer; only an answer if the string doesn't occur, or not only once.
+        The new text with the answer; only the answer if the string doesn't occur exactly once.
     """
     places = _find_all(text, old)
     if not places:

@@ -1,4 +1,4 @@
-"""Check paths of the memory tool: absolute, below `/memories`, and the same under every reading."""
+"""Check paths of the memory tool: absolute, below `/memories`, and with only one interpretation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 def read_path(given: str, field: str = "path") -> str:
     """Return the path without repeated and trailing slashes.
 
-    A path is refused if any reading of it leaves `/memories`: `..` and `.`, percent-encoded characters (also encoded
-    twice), backslashes, control characters, and characters that Unicode's compatibility form turns into dots or
-    slashes. There are no links between files, so no other path can lead elsewhere.
+    A path is refused if it could be interpreted as another path: if it contains `..` or `.`, percent-encoded characters
+    (also encoded twice), backslashes, control characters, or characters that Unicode's compatibility form turns into
+    dots or slashes. There are no links between files, so no other path can lead elsewhere.
 
     Raises:
         Invalid: The path is outside of `/memories`, ambiguous, or too long.

@@ -30,12 +30,12 @@ _NODES_MAX: Final = 100_000
 
 
 def read_chatgpt(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the messages of ChatGPT's export (zip, or its conversations*.json), and saved memories where they are.
+    """Yield the messages of ChatGPT's export (zip, or its conversations*.json), and the saved memories of the zip.
 
     A text file with one saved memory per line, such as `[2026-03-01] - Prefers tea`, is read as well.
 
     Raises:
-        FileRefused: The zip archive has no conversations.
+        FileRefused: The zip archive has neither conversations nor saved memories.
     """
     if read_start(source).startswith(ZIP_START):
         with open_archive(source) as archive:
@@ -101,7 +101,7 @@ def _split_lines(content: bytes) -> list[msgspec.Raw]:
 
 
 def _read_conversations(raws: list[msgspec.Raw], read: Conversation, reading: Reading, before: int) -> Iterator[Item]:
-    """Yield the items of conversations; the place of an item is the number of its conversation."""
+    """Yield the items of conversations; an item's place is its conversation's number, counted from `before` + 1."""
     for place, raw in enumerate(raws, start=before + 1):
         conversation = decode_object(raw)
         if isinstance(conversation, str):
@@ -225,7 +225,7 @@ def _build(
 
 
 def _read_saved(raws: list[msgspec.Raw], reading: Reading) -> Iterator[Item]:
-    """Yield ChatGPT's saved memories, in the forms in which they have been seen: objects or an object with a list."""
+    """Yield ChatGPT's saved memories, given as objects or as one object with the list `memories`."""
     if len(raws) == 1 and isinstance(whole := decode_object(raws[0]), dict) and isinstance(whole.get("memories"), list):
         raws = [msgspec.Raw(msgspec.json.encode(each)) for each in whole["memories"]]
     for place, raw in enumerate(raws, start=1):

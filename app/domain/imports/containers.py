@@ -1,7 +1,7 @@
 """Open the containers of records: lines, JSON arrays, zip archives and SQLite databases, within limits.
 
-Nothing is written to disk, no path of an archive is ever used as a path, and no code of a file is executed: there is no
-pickle, and a database is read in memory with a schema that isn't trusted.
+Nothing is written to disk, paths in an archive are never used as paths on disk, and no code in a file is executed:
+nothing is unpickled, and a database is read in memory with SQLite's `trusted_schema` off.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def open_database(source: BinaryIO, tables: Sequence[str]) -> Iterator[sqlite3.C
     if not content.startswith(SQLITE_START):
         refuse("the file isn't a SQLite database")
     has_log = content[_MODE_BYTES] == _LOG_MODE
-    content = content[: _MODE_BYTES.start] + _ROLLBACK_MODE + content[_MODE_BYTES.stop :]  # a log can't be in memory
+    content = content[: _MODE_BYTES.start] + _ROLLBACK_MODE + content[_MODE_BYTES.stop :]  # WAL mode requires a file
     connection = sqlite3.connect(":memory:")
     try:
         connection.row_factory = sqlite3.Row

@@ -28,7 +28,7 @@ from app.domain.ingest.memory import COLUMNS, MemoryIn
 
 FORMAT: Final = "ebbing-dump-2"
 _FORMATS: Final = ("ebbing-dump-1", FORMAT)
-"""Formats that can be loaded; the first has neither standing rows nor merges, reviews, vectors and earlier policies."""
+"""Formats that can be loaded; the first lacks rows of `STANDING`, merges, reviews, vectors and earlier policies."""
 STANDING: Final = ("holds", "hold_changes", "subject_retention")
 """Tables whose rows precede the memories, because they protect them or limit how long they are stored."""
 CONNECTING: Final[dict[str, tuple[str, ...]]] = {
@@ -47,7 +47,8 @@ AVERAGES: Final = "tick_averages"
 OF_POLICY: Final = ("activation_history", AVERAGES)
 """Tables whose rows depend on versions of the policy; only a tenant with these versions gets the rows."""
 SETTINGS: Final = ("tenant", "paused", "decay_clock", "contradictions_until")
-"""Parts of a header about the tenant as a whole; only an untouched tenant takes them over."""
+"""Settings of the tenant as a whole, in the header; loaded only into a tenant without memories that has at most one
+policy version."""
 _NUMBERS: Final = (
     *("multiplier", "pace", "access_count", "anchored_at", "level", "retrieval", "stability", "cross_domain_count"),
 )
@@ -174,7 +175,7 @@ def _find_lack(memory: dict[str, Any], state: dict[str, Any]) -> str | None:
 
 
 def _read_source(source: dict[str, Any], reading: Reading) -> tuple[UUID, int, MemoryIn] | None:
-    """Return a source of a summary; its text isn't in the dump a second time."""
+    """Return a source of a summary, with `-` in place of its text, which its record lacks; None if it is invalid."""
     memory_id, seq = _parse_id(source.get("memory_id")), source.get("seq")
     fields = {name: source.get(name) for name in ("subject", "thread", "kind", "tags", "categories")}
     happened = source.get("occurred_at") or source.get("created_at")

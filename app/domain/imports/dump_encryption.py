@@ -67,7 +67,7 @@ def decrypt(key: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
         read: Returns up to this number of bytes of the file after `MAGIC`; fewer only at its end.
 
     Raises:
-        DumpUnreadable: The key is another one, or the file was changed or shortened.
+        DumpUnreadable: The key is wrong, or the file was changed or shortened.
     """
     number = 0
     length = read(_LENGTH_BYTES)
@@ -77,7 +77,7 @@ def decrypt(key: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
         try:
             yield encryption.unseal(key, sealed, _bound(number, is_last=not length))
         except DamagedSegment:
-            raise DumpUnreadable("the key is another one, or the file was changed or shortened") from None
+            raise DumpUnreadable("the key is wrong, or the file was changed or shortened") from None
         number += 1
     if not number:
         raise DumpUnreadable("the file has no content")

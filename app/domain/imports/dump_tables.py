@@ -26,7 +26,7 @@ PLACES: Final = {
     "notes": "made again: the notes of promoted memories are written by the next run",
     "consolidation_marks": "made again: where the search for groups continues",
     "rating_turns": "made again: the order of ratings",
-    "note_copies": "left out: runs that met copies of notes in the old folder",
+    "note_copies": "left out: clients' folders with copies of notes",
     "tier_moves": "left out: counters of what the old installation moved",
     "runs": "left out: the nights of the old installation",
     "consolidation_runs": "left out: the nights of the old installation",
@@ -65,7 +65,7 @@ PLACES: Final = {
     "ebbing_keys.owner_keys": "left out: keys of the old installation's files",
     "ebbing_keys.digest_keys": "left out: keys of the old installation's digests",
     "ebbing_keys.kept_holds": "made again by a trigger as holds are loaded",
-    "ebbing_keys.erasure_ledger": "left out: the load asks for the erased subjects instead",
+    "ebbing_keys.erasure_ledger": "left out: the load asks the caller to confirm that erased subjects were removed",
     "ebbing_keys.erasure_requests": "left out with the erasures",
 }
 """For each table with rows of tenants: whether they are dumped, made again or left out, and why."""

@@ -122,8 +122,8 @@ class DumpedMemory(NamedTuple):
         score: Its row in `scores`; None if there is none.
         events: Its rows in `memory_events`, oldest first.
         vector: The vector that the caller sent with it; None if there is none.
-        sources: Of a summary: the memories from which it was made, as far as erasures select by them, with their ids
-            and sequence numbers; sources that decay has deleted have the number 0.
+        sources: For a summary, the memories from which it was made: ids, sequence numbers, and only those fields by
+            which erasures select memories. Sources that decay has deleted have the sequence number 0.
     """
 
     place: int
@@ -139,7 +139,7 @@ class DumpedMemory(NamedTuple):
 
 
 class StandingRow(NamedTuple):
-    """A row about the tenant that must be in force before its memories are stored, by table."""
+    """A row of a table in `dump.STANDING`, such as a legal hold, which must be stored before the tenant's memories."""
 
     place: int
     table: str
@@ -187,7 +187,8 @@ class ImportOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         thread: Thread of memories for which the file names none.
         time_zone: Time zone of times without an offset, such as `Europe/Berlin`. Without it, they are refused.
         tick_seconds: Length of a tick of memory-decay.
-        accept: Load a dump of another installation: subjects that were erased there since have been removed from it.
+        accept: Load a dump of another installation. This confirms that subjects that were erased there after the dump
+            have been removed from the dump.
     """
 
     map: Mapping[str, str] = {}
@@ -222,7 +223,7 @@ def find_zone(options: ImportOptions) -> ZoneInfo | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file as a reader gets it, beside its bytes.
+    """What a reader needs to read a file, in addition to its bytes.
 
     Attributes:
         options: The caller's options.

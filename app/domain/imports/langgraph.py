@@ -30,7 +30,7 @@ _CSV_START: Final = b"prefix,"
 
 
 def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the rows of the table; the text is at `map`'s path `text`, or at the first of the usual ones.
+    """Yield the rows of the table; the text is at the path that `map` has for `text`, by default at one of `_TEXTS`.
 
     SQLite's times have no offset, and are in UTC unless the options name a time zone.
 

@@ -24,9 +24,9 @@ from app.domain.ingest.roles import read_message_role
 _SOURCE: Final = "letta"
 _IMPORTED: Final = ("user", "assistant")
 _SERIAL: Final = re.compile(r"(agent|block|message)-\d+")
-"""Ids that exports count from 0 in every file, so that they say nothing about another file."""
+"""Ids that exports number from 0 in each file, so that equal ids in two files don't mean the same object."""
 _SEND: Final = "send_message"
-"""Tool by which older agents answer; the content of such a message is a thought that nobody saw."""
+"""Tool with which older agents send answers; the content of a message that calls it is reasoning that wasn't shown."""
 _PACKED: Final = "user_message"
 """Type of the JSON object in which older agents get a user's message; other types are events, such as a log-in."""
 

@@ -38,10 +38,10 @@ ORDER BY history.rowid
 
 
 def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the memories of a file of mem0; its kind follows from its first bytes.
+    """Yield the memories of a file of mem0, whose first bytes determine which of the three formats it has.
 
     Raises:
-        FileRefused: The file is none of them.
+        FileRefused: The file has none of these formats.
     """
     start = read_start(source)
     if start.startswith(SQLITE_START):
@@ -127,7 +127,7 @@ def _expiry(value: object, reading: Reading) -> datetime | None:
 
 
 def _read_history(source: BinaryIO, reading: Reading) -> Iterator[Item]:
-    """Yield the latest text of each memory that wasn't deleted there; deleted people's texts aren't imported."""
+    """Yield the latest text of each memory, or a fault if the memory was deleted in mem0."""
     with open_database(source, ("history",)) as database:
         for place, row in enumerate(database.execute(_ROWS), start=1):
             yield _read_event(place, row, reading)

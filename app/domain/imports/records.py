@@ -136,7 +136,7 @@ def name_id(source: str, identifier: object) -> str:
 
 
 def fit_metadata(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return values that aren't empty as metadata, without NUL characters; None if nothing is left."""
+    """Return the values that aren't empty, as metadata; None if nothing is left."""
     kept = {key: value for key, value in values.items() if value not in (None, "", [], {})}
     return kept or None
 

@@ -1,4 +1,4 @@
-"""Convert the strength that memories bring along to the forgetting model of their new tenant."""
+"""Convert the strength of imported memories to the forgetting model of their new tenant."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def build_states(
     *,
     from_occurred: bool,
 ) -> State:
-    """Return the states of new memories, which have the strength at `now` that their files state.
+    """Return the states of imported memories, with the strength at `now` that their files state.
 
-    A memory without a state is new: its decay begins now, or when it occurred, as the policy says. One with uses and
-    times, but without strength, decays since its last use as if it had always been here.
+    Decay of a memory without a state begins now, or at `occurred_at` if `from_occurred` is true. A memory with uses and
+    times but without strength decays from its last use, as if it had always been stored in this tenant.
 
     Args:
         memories: The memories, n of them.
@@ -67,7 +67,7 @@ def build_states(
 
 
 def _convert(model: str | None, state: State, given: Sequence[GivenState], dynamics: Dynamics, now: float) -> State:
-    """Return the states as the source's model with its default parameters computes them, for this model from now on."""
+    """Return the states, converted at `now` from the source's model with its default parameters to `dynamics`."""
     source = profile(str(model))
     columns = {name: _array([getattr(each, name) for each in given]) for name in _COLUMNS}
     anchored_at = np.full_like(state.anchored_at, now) if model == "memory_decay" else state.anchored_at

@@ -76,7 +76,7 @@ _WRITER: Final = re.compile(rf"(.*);([0-9A-Za-z]{{1,64}});({'|'.join(SOURCES)})"
 def add_writer(trace: str, writer: Writer) -> str:
     """Return a trace context followed by the writer.
 
-    Workers of the version before read both as a trace context, find it invalid, and ignore it.
+    Workers of versions that don't know writers read both as a trace context, find it invalid, and ignore it.
     """
     return trace if writer.key_id is None else f"{trace};{writer.key_id};{writer.source}"
 

@@ -51,7 +51,7 @@ class Written(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False)
 
     Attributes:
         at: Time of the write by the sender's clock, with an offset. The request's header `Ebbing-Sent-At` has the same
-            clock's time of sending, so that the clock may be wrong.
+            clock's time of sending; only the difference of both times counts, so the clock may be wrong.
         after: The last value of the response header `Ebbing-Position` that the sender had received by then.
     """
 

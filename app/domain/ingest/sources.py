@@ -1,4 +1,4 @@
-"""Sources of memories: who wrote a memory, from the API key that wrote it. `role` says who spoke."""
+"""Sources of memories: who wrote a memory, by default as its API key states. `role` says who spoke."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def as_stored(source: Source) -> Source | None:
 
 
 def describe_source(source: str | None) -> str | None:
-    """Return a short note for readers of a memory's text; None for a user's words and an unknown source."""
+    """Return a short note on the source for readers of a memory's text; None if the source is `user` or unknown."""
     return next((label for name, label in _LABELS.items() if name == source), None)
 
 

@@ -21,7 +21,7 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 """Size above which a file isn't read: no note of ours is as large."""
 
 Comparison = Literal["equal", "outdated", "edited"]
-"""An edited note is never overwritten."""
+"""Result of `compare`: `outdated` files are written, `edited` ones aren't overwritten."""
 
 _FENCE: Final = "---"
 _HASH: Final = re.compile(rb"^hash: ([0-9a-f]{64})\n", re.MULTILINE)
@@ -131,7 +131,7 @@ def compare(found: bytes | None, wanted: bytes, *, may_replace: bool = False) ->
     Args:
         found: The file's content; None if there is no file.
         wanted: The note as it should be.
-        may_replace: An edited note must be replaced as well.
+        may_replace: Return `outdated` for an edited note too, so that it is replaced.
     """
     if found == wanted:
         return "equal"

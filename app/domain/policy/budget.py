@@ -123,7 +123,7 @@ def token_cost(counted: TokenCounts, price: TokenPrice | None) -> float | None:
 
 
 def budget_state(standing: BudgetStatus, soft_share: float) -> BudgetState:
-    """Return the budget status; the most exhausted limit decides. A limit of 0 is hard at once.
+    """Return the budget status; the most exhausted limit decides. With a limit of 0, the status is always hard.
 
     Tokens without a price don't count towards a cost limit, which can't be enforced for them.
 

@@ -1,4 +1,4 @@
-"""Learn how fast a tenant's memories should fade from when they were used: the profile's own rate, by kind.
+"""Learn from the times of uses how fast a tenant's memories should fade: the profile's own rate, by kind.
 
 `rate_fit` estimates the speed at which uses really became rare. This module names the parameters that set the speed,
 draws the estimate towards the value that was set by hand, and limits how far one policy version may move it.
@@ -70,8 +70,8 @@ class LearnedRate:
         high: Upper end; None without one.
         weight: Weight of the data, 0 to 1, against the value set by hand.
         learned: Speed after that weighting.
-        proposed: Speed of the next policy version: `learned`, at most `STEP_MAX` away from 1; exactly 1 if the change
-            is too small or the current rate is within the interval.
+        proposed: Speed of the next policy version: `learned`, within a factor of `STEP_MAX`; exactly 1 if the change is
+            too small, the current rate is within the interval, or there is no interval.
         half_lives: Days until an unused memory of the first kind has half its strength: now, and at the speed learned.
     """
 
@@ -200,7 +200,7 @@ class StoredRates(msgspec.Struct, frozen=True):
     Attributes:
         at: Time of the last nightly run that learned, in seconds since 1970; None before the first.
         by_hand: Value of each learned parameter before it was first learned, by path.
-        applied: Value that was learned last, by path; another current value was set by hand since.
+        applied: Value that was learned last, by path; if the current value differs, it was set by hand afterwards.
         proposed: Values that the last nightly run proposed and that haven't been applied, by path.
     """
 
@@ -210,7 +210,7 @@ class StoredRates(msgspec.Struct, frozen=True):
     proposed: dict[str, float] = {}
 
     def restore_rate(self, rate: Rate) -> Rate:
-        """Return the rate with the values that were set by hand, or are the profile's defaults."""
+        """Return the rate with each learned value replaced by its value before learning, set by hand or by default."""
         is_learned = {path: self.applied.get(path) == value for path, value in rate.values.items()}
         values = {path: self.by_hand[path] if is_learned[path] else value for path, value in rate.values.items()}
         return replace(rate, values=values)

@@ -79,7 +79,7 @@ class Forgetting(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_age_from(cls, given: object, info: ValidationInfo) -> object:
-        """Name where `cmm` counts age from: from the last use in policies that were stored before this was a choice."""
+        """Add `cmm`'s parameter `age_from` if it is missing: `last_use` in stored policies, otherwise its default."""
         if not isinstance(given, Mapping) or given.get("profile") != "cmm":
             return given
         parameters = given.get("parameters", {})
@@ -100,8 +100,8 @@ class Reinforcement(BaseModel):
     """Count uses reported by `POST /v1/observations` (seed 001, automatic reinforcement), under `mnemex` also as
     reviews. If off, they change no memory. A touch of one memory always counts."""
     by_search_share: Share = 0.85
-    """Minimum share of the best result's score that a result needs to count as used; lower results count only as
-    listed."""
+    """Minimum share of the best result's score that a result needs to count as used; lower results are
+    returned, but don't count as used."""
     refractory_seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 60.0
     """Refractory period during which a session reinforces a memory at most once."""
 

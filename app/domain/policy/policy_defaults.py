@@ -32,7 +32,7 @@ FORMER: Final[tuple[Mapping[str, float], ...]] = (
 )
 """For each change of defaults, the former default of every field that it changed."""
 CURRENT: Final = len(FORMER)
-"""Number of this version's defaults. For each tenant, the number of the defaults behind its policies is stored."""
+"""Version of the current defaults. For each tenant, the version of the defaults that its policies follow is stored."""
 
 
 def follow_defaults(policy: Policy, written_under: int) -> Policy:
@@ -40,7 +40,7 @@ def follow_defaults(policy: Policy, written_under: int) -> Policy:
 
     Args:
         policy: The stored policy.
-        written_under: Number of the defaults under which the policy was written.
+        written_under: Version of the defaults under which the policy was written.
     """
     body: dict[str, Any] = policy.model_dump(mode="json")
     for former in FORMER[written_under:]:

@@ -39,7 +39,7 @@ _ALL_FOUND: Final = {"by_search": True, "by_search_share": 0.0}
 
 
 def _own_collection(forget_below: float) -> dict[str, Any]:
-    """Return thresholds under which a memory stays active until its score is below this, and is then deleted."""
+    """Return thresholds that keep a memory active until its score is below `forget_below`, and then delete it."""
     return {
         "archived_below": forget_below,
         "cold_below": forget_below,
@@ -92,7 +92,7 @@ _CONTEXT: Final = (
     {"ranking": {"in_context": None}, "recall": {"by": None}},
     {"ranking": {"in_context": True}, "recall": {"by": "importance"}},
 )
-"""Fields by which searches and recalls use importance with a context, without it (reset) and with it."""
+"""Fields for searches and recalls: importance without a context (reset to the defaults), or with a context."""
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
     **{name: _mnemex(parameters) for name, parameters in mnemex.PRESETS.items()},

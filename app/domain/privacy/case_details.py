@@ -41,7 +41,7 @@ GDPR_GROUNDS: Final = ("a", "b", "c", "d", "e", "f")
 
 
 def check_legal_basis(law: Law, legal_basis: str | None) -> None:
-    """Check that a legal basis of one letter is a ground of GDPR Art. 17(1), in a request under the GDPR.
+    """Check that a single character as legal basis is a ground of GDPR Art. 17(1), and that the law is the GDPR.
 
     Raises:
         Invalid: There is no such ground, or another law applies.

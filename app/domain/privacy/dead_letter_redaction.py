@@ -1,7 +1,7 @@
 """Remove the memories covered by an erasure from dead letters without changing the ids of the others.
 
-A memory's id depends on its index in the request, so a placeholder replaces each removed memory: a memory in a
-thread that belongs to the erasure, which a tombstone drops when the letter is replayed.
+A memory's id depends on its index in the request, so a placeholder replaces each removed memory. Its thread
+exists only for the erasure; when the letter is replayed, a tombstone of this thread drops the placeholder.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class PageSection:
 
 @dataclass(slots=True)
 class PageContents:
-    """The sections of the page, which are counted while the lines of the memories' file pass by."""
+    """The sections of the page; `count_line` must be called for each line of the memories' file."""
 
     sections: list[PageSection] = field(default_factory=list)
 
@@ -185,7 +185,7 @@ def render_foot(
     """Return the end of the page: recipients, terms, and other files with line counts.
 
     Args:
-        recipients: None for an export that doesn't list them.
+        recipients: None leaves out the sections on recipients and terms.
     """
     hosts = "".join(
         f"<dt>{escape(recipient['host'])}</dt><dd>{escape(', '.join(recipient['purposes']))}</dd>"

@@ -34,7 +34,7 @@ def matches_scope(scope: Scope, memory: MemoryIn, accepted_ms: int) -> bool:
 
 
 NameDigest: TypeAlias = tuple[Named, bytes]
-"""A subject or thread as tombstones know it: which of both, and the keyed digest of its name."""
+"""A subject or thread, as identified in tombstones: which of the two it is, and the keyed digest of its name."""
 
 
 def digest_names(key: bytes, memory: MemoryIn) -> dict[Named, bytes]:
@@ -44,7 +44,7 @@ def digest_names(key: bytes, memory: MemoryIn) -> dict[Named, bytes]:
 
 
 def find_covering(cuts: Mapping[NameDigest, str], digests: Mapping[Named, bytes], seq: int) -> Named | None:
-    """Return whether a memory's subject or thread was erased after the memory was written; None if neither was.
+    """Return `subject` or `thread`, whichever was erased after the memory was written; None if neither was.
 
     Args:
         cuts: Last stream position that the erasure covers, by erased subject or thread.
@@ -63,8 +63,8 @@ def delayed_seq(written: Written, seq: int, accepted_ms: int, sent_ms: int | Non
     """Return the sequence number that a delayed write would have had if its sender had sent it at once.
 
     The delay, which the sender measured with its own clock, is subtracted from the time of acceptance, so that it
-    doesn't matter whether that clock is right. The last position that the sender had seen is a lower bound. A write
-    that seems to come after its sending gets only that bound, because the clock was set in between.
+    doesn't matter whether that clock is right. The last position that the sender had seen is a lower bound. If the
+    time of writing is later than the time of sending, the clock was set in between, and only that bound applies.
 
     Args:
         seq: The memory's own sequence number, which is the upper bound.

@@ -17,9 +17,9 @@ SENSITIVITIES: Final = (0.7, 1.0, 0.1, 0.3, 1.0, 1.0)
 """Sensitivity of each of `KNOWN`, in its order; a model's rating has no part in expiry."""
 ARCHIVED_CONVERSATIONS: Final = "archived_conversations"
 STATED: Final = "expires_at"
-"""Name, beside those of categories, of the time of expiry that the caller gave a memory."""
+"""Name of the limit that is the time of expiry stated by the caller; no category may have this name."""
 OF_SUBJECT: Final = "subject_retention"
-"""Name, beside those of categories, of the periods that are set for subjects."""
+"""Name of the limit that is a period set for the subject; no category may have this name."""
 
 IdentityKind = Literal["person_name", "street_address"]
 Name = Annotated[str, Field(min_length=1, max_length=128)]

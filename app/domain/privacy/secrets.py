@@ -33,7 +33,7 @@ _TOLD: Final = re.compile(
 _ORDINARY: Final = re.compile(r"[A-Za-zÀ-ÿ]+(?:['’-][A-Za-zÀ-ÿ]+)*[.!?)]*", re.UNICODE)
 _PIN: Final = re.compile(r"\d{4,8}[.!?)]*")
 _ENTROPY_FROM: Final = 3.0
-"""Bits per character; ordinary words of this length have less."""
+"""Minimum bits per character of a secret of 8 characters or more with one kind of characters; most words have fewer."""
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int, float]]:

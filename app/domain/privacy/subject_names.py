@@ -93,8 +93,8 @@ def is_within_edits(one: str, other: str, limit: int) -> bool:
 class NameFinder:
     """Finds a person's names in texts, as whole words.
 
-    A name counts in any case, Unicode form, spelling of accents, spaces and punctuation, and as the part of an e-mail
-    address before the @. Names of fewer than three letters and names of roles aren't looked for.
+    Differences in case, Unicode form, accents, spaces and punctuation are ignored. Of a name that is an e-mail address,
+    the part before the @ is also found alone. Names of fewer than three letters and names of roles aren't looked for.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

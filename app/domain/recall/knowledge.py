@@ -15,14 +15,14 @@ PRESUPPOSITION: Final = 0.5
 QUESTION: Final = 0.005
 """Knowledge of any other question, and of greetings and thanks: no default threshold lets them pass."""
 _QUESTION_MAX_CHARACTERS: Final = 1_000
-"""A longer text counts as a statement without a closer look."""
+"""Length above which a text counts as a statement, without a check of its sentences."""
 _STOP_WORDS_MIN: Final = 0.25
 """Least share of stop words in a text that counts as English; the forms of other languages are unknown."""
 _DIGIT: Final = re.compile(r"\d")
 
 
 def knowledge(text: str) -> float:
-    """Return the share of an English text's worth that its form leaves, 0 to 1.
+    """Return the factor, 0 to 1, by which the form of an English text reduces its worth; 1 for a statement.
 
     A text counts as a question if all of its sentences are questions or small talk. What a question presupposes is
     knowledge: a possession of the speaker (my, our), a statement of the speaker, a name or a number.

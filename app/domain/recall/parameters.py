@@ -20,8 +20,8 @@ class Recall(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     by: Literal["relevance", "importance"] = "relevance"
-    """Order of the recalled memories, and which come first if more are relevant than `most`: their relevance, or their
-    importance with the conversation as its context (seed 004 §1.5). By importance, no reranker is applied."""
+    """Number by which the recalled memories are sorted, and selected if more than `most` are relevant: relevance, or
+    importance with the conversation as its context (seed 004 §1.5). With importance, no reranker is applied."""
     relevance_above: _Share = 0.12
     """Minimum relevance of a recalled memory (exclusive), 0 to 1. A memory must also have 45 % of the best one's
     relevance; if this threshold is below .12, the share is lower in proportion."""
@@ -29,9 +29,9 @@ class Recall(BaseModel):
     """Minimum relevance (exclusive) if the newest message asks about a person named in the memories, or if it is the
     only one since the assistant's last message and asks about its speaker; the share of the best doesn't apply then."""
     best_above_for_questions: _Share = 0.005
-    """Minimum relevance (exclusive) of the first result of the search, which is recalled for a question about its
-    speaker if the question is the only message of the request, or if it is the only one since the assistant's last one
-    and no memory exceeds the threshold for such questions."""
+    """Minimum relevance (exclusive) of the first search result, which is also recalled for a question about the user if
+    the question is the only message of the request, or if it is the only message since the assistant's last one and no
+    memory exceeds `relevance_above_for_questions`."""
     most: Annotated[int, Field(ge=1, le=RECALLED_MAX)] = 5
     """Maximum number of memories per recall, unless the request sets `limit`."""
     review_boost: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = 1.2

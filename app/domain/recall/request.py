@@ -114,7 +114,7 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def turns(self) -> list[WindowMessage]:
         """Return the messages in the window, newest first: at most five and 2,048 tokens.
 
-        A message that exceeds the remaining tokens is truncated to its end.
+        Of a message that exceeds the remaining tokens, only the end is returned.
         """
         conversation = [
             message_or_text

@@ -10,7 +10,7 @@ from app.domain.recall.parameters import Recall
 SHARE_OF_BEST: Final = 0.45
 """Least share of the best memory's relevance that the other memories must have."""
 RISE: Final = 3.75
-"""Maximum of the required share per unit of the policy's threshold.
+"""Ratio of the required share to the policy's threshold, unless the share reaches `SHARE_OF_BEST`.
 
 Below a threshold of 0.12 the share shrinks in proportion, so that a threshold of 0 admits all memories.
 """

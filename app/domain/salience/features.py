@@ -66,7 +66,7 @@ _ATTRIBUTE = re.compile(
     r"\b(?:(?:[Mm]y|[Oo]ur|[Ii]|[Ww]e)\b[^.?!;\n]{1,60}?(?:\s(?:[A-Z][^\W\d_A-Z]|\d)|\b(?:called|named)\s\w)"
     r"|(?:[Mm]y|[Oo]ur)\s[^.?!;,\n]{1,40}?(?:['’]s|\s(?:is|are))\s(?:an?|in|on|at|near|from|under)\s)"
 )
-"""A possession of the speaker, or the speaker, with a name, a number or a noun that tells which: "my car is a Fiat"."""
+"""Match of "I", "we" or a possession (my, our) that a name, a number or a noun specifies: "my car is a Fiat"."""
 _STAGED = re.compile(r"\*[^*\n]{3,}\*|chapter \d|scene \d|act [ivx\d]+\b", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _CODE = re.compile(r"[{}<>=\\|\[\]_#/`;]")
@@ -84,7 +84,7 @@ _TAGS = frozenset(_TAG.split())
 _QUOTE = '"'
 
 REACH = 3
-"""Scope of a negation in words."""
+"""Number of words after a negation to which it applies."""
 MORE = 0.25
 """Share of a match's strength that the second and every further match of a feature adds."""
 MOST = 1.5

@@ -1,8 +1,8 @@
-"""Estimate the chance that a memory should be kept: fitted weights beside the hand-set ones.
+"""Estimate the chance that a memory should be kept.
 
 The chance is that of a logistic regression on the features of `features.py` and `keep_features.py` and on the four
-criteria. `python -m ops.salience` fits its weights and writes them to `keep_weights.toml`. Salience keeps its meaning,
-the sum of the criteria.
+criteria. `python -m ops.salience` fits its weights and writes them to `keep_weights.toml`. Salience doesn't depend on
+them: it is the sum of the criteria, which `rules.py` calculates with the points of `weights.py`.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def chances(features: Floats) -> Floats:
 
 
 def _stretch(features: Floats) -> Floats:
-    """Return the factor on each memory's log-odds: in other languages fewer words are known, which flattens them."""
+    """Return the factor on each memory's log-odds, which corrects for the fewer known words of other languages."""
     return np.where(features[:, OTHER_LANGUAGE] > 0, _STRETCH, 1.0)
 
 
 def explain(features: Floats) -> list[tuple[Reason, ...]]:
     """Return the `REASONS` features with the largest parts in each memory's chance.
 
-    Features with one label are added up: the same words count in several ways.
+    The parts of features with the same label are added up, because the same words contribute to several features.
     """
     parts = ((features - _WEIGHTS[:, 1]) * _WEIGHTS[:, 0] * _stretch(features)[:, None]) @ _BY_LABEL
     order = np.argsort(-np.abs(parts), axis=1, kind="stable")[:, :REASONS]

@@ -36,7 +36,7 @@ _TEXT = """
     advice past firm own happened absolute proposal list code markup colon quoted request other_language joined_script
 """
 TEXT: Final = tuple(_TEXT.split())
-"""Features of a text by itself."""
+"""Features of a text that don't depend on the turns before it."""
 _CONTEXT = """
     user assistant opening asked_before question_before answer length_before own_before specifics_before request_before
     echo taken_up new_specifics shared_specifics
@@ -73,7 +73,7 @@ _FIRST, _PAST, _FIRM, _PROPOSAL, _TIME, _UNIT = map(
     list(_CLASSES).index, ("first", "past", "firm", "proposal", "time", "unit")
 )
 _CLASSES_FROM: Final = 5
-"""Place of the classes in a form's counts; the first is `first`."""
+"""Index in `TextForm.counts` from which the counts are those of word classes, in the order of `_CLASSES`."""
 _SHARES: Final = ("list", "code", "markup", "colon", "quoted", "request", "other_language", "joined_script")
 _ASKS: Final = _SHARES.index("request")
 _RATES: Final = ("first", "second", "future", "advice", "past", "firm")
@@ -103,7 +103,8 @@ class TextForm(NamedTuple):
         words: Distinct words of more than three letters.
         specifics: Distinct names, dates, handles and words that begin with a digit, in lower case.
         asked: Share of the text in sentences with a question mark.
-        names: Names, dates and handles, as in an English text.
+        names: Names, dates and handles; found by the English rules unless the text has Chinese, Japanese or Korean
+            letters.
     """
 
     counts: tuple[int, ...]
@@ -119,7 +120,7 @@ class Forms(NamedTuple):
 
     Attributes:
         features: The features `TEXT` and `CONTEXT` and the assistant's `ASSISTANTS`, shape (n, their number).
-        names: Names, dates and handles in each text without instructions to the scorer, as in an English text.
+        names: `TextForm.names` of each text, without instructions to the scorer.
     """
 
     features: Floats
@@ -150,7 +151,7 @@ _ASSISTANT_PLACES: Final = [(*TEXT, *CONTEXT).index(name) for name in ASSISTANTS
 
 
 def _form(text: str, forms: dict[str, TextForm], split: SplitTexts) -> TextForm:
-    """Return a text's form, which `forms` keeps for the batch: most turns before a memory are in its batch."""
+    """Return a text's form, cached in `forms`, because most turns before a memory are texts of the same batch."""
     form = forms.get(text)
     if form is None:
         form = forms[text] = measure_form(*split[text])

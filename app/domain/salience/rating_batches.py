@@ -34,7 +34,7 @@ _CUT = " … "
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The turns of a thread about one subject. Turns about other subjects are neither its context nor its lines."""
+    """Key of a conversation: a thread and a subject. Turns of the thread about other subjects don't belong to it."""
 
     thread: str
     subject: str | None
@@ -90,7 +90,7 @@ def digest_text(memory: UnscoredText) -> bytes:
 
 
 def join_conversations(memories: Sequence[UnscoredText]) -> list[UnscoredText]:
-    """Return the memories with those of each conversation in a row, by `seq`, where the first of them was."""
+    """Return the memories grouped by conversation in the order of their first memories, and sorted by `seq` in each."""
     groups: dict[object, list[UnscoredText]] = {}
     for memory in memories:
         groups.setdefault(memory.conversation or memory.memory_id, []).append(memory)
@@ -100,7 +100,7 @@ def join_conversations(memories: Sequence[UnscoredText]) -> list[UnscoredText]:
 def split_batches(
     memories: Sequence[UnscoredText], tokens_max: int, memories_max: int = MEMORIES_MAX
 ) -> Iterator[list[UnscoredText]]:
-    """Split memories into batches that fit one call each, by `join_conversations`.
+    """Split memories, in the order of `join_conversations`, into batches that fit one call each.
 
     A memory that exceeds the budget, together with its context, forms its own batch.
 
@@ -123,7 +123,7 @@ def split_batches(
 
 
 def _line_tokens(memory: UnscoredText, shown: Mapping[UUID, int]) -> dict[UUID, int]:
-    """Return the tokens of a memory's line and of context lines that aren't shown yet, by the lines' memories."""
+    """Return the token counts of a memory's line and of its context lines that aren't in `shown`, by memory id."""
     context = {
         turn.memory_id: _CONTEXT_TOKENS + prompts.tokens(turn.text)
         for turn in memory.around

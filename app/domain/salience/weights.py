@@ -12,7 +12,7 @@ Weights = tuple[float, float, float, float]
 
 POINTS: dict[str, Weights] = {
     "mild": (2.5, 0.5, 0, 1),  # a mood has little effect; several moods don't add up to grief
-    "clear": (4, 1, 0, 3),  # 5 on the guide's scale together with `self`
+    "clear": (4, 1, 0, 3),  # emotional is about 5 together with `self`
     "strong": (5.5, 2, 1, 4),  # grief, fury, terror: 8 together with the points of the cause
     "body": (3.5, 1.5, 0, 2.5),  # tears and shaking show feelings that calm words don't name
     "death": (5, 3, 1, 6),  # 8 or more together with `loss`
@@ -47,7 +47,7 @@ POINTS: dict[str, Weights] = {
     "text": (0.5, 1.5, 1, 0.5),  # a longer text holds more new information
     "plain": (0, 1.5, 0.5, 0.5),  # every text has this feature: it may state an ordinary new detail
     "number": (0, 0, 0.5, 0),  # a figure may matter
-    "attribute": (0, 1, 0.5, 2.5),  # tells which: the speaker or a possession with a name, a number or a noun
+    "attribute": (0, 1, 0.5, 2.5),  # the speaker or a possession, specified by a name, a number or a noun
     "denial": (3, 1, 0, 2.5),  # "I'm not sad": a feeling is involved
     "loss": (6, 2, 0, 5),  # the death of someone close to the speaker
     "emotional_kind": (3.5, 1, 0, 2),  # kind set by the caller; the text alone can't show it

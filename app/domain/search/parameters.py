@@ -74,6 +74,6 @@ class Ranking(BaseModel):
     importance: Share = 0.06
     """Effect of importance: the score is multiplied by 1 + this · importance."""
     in_context: bool = False
-    """Compute this importance with the query as its context (seed 004 §1.4), with the policy's weight of relevance."""
+    """In the effect of importance, use the query as context (seed 004 §1.4; weight `importance.weights.relevance`)."""
     rerank: Reranked = 0
     """Number of top results that the configured reranker reorders, 0 to 50, unless the search sets it."""

@@ -33,7 +33,7 @@ class PassageFinder:
         self._pattern = re.compile(rf"\b(?:{words})", re.IGNORECASE) if words else None
 
     def find(self, text: str) -> list[str]:
-        """Return the distinct content words of the best passage after the text's head; empty if there is none.
+        """Return the distinct content words of the best passage beyond `HEAD_CHARACTERS`; empty if there is none.
 
         The best passage has the largest sum of rarities over its distinct query words; the first one wins a tie.
         """

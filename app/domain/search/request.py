@@ -217,8 +217,8 @@ class SearchResult(msgspec.Struct, frozen=True):
     is null unless requested. `for_review` marks results placed by `review_blend`. `supersedes` lists older memories
     that it directly supersedes, and `superseded_by` newer ones that directly supersede it. `role` is the speaker's
     role, null if unknown. `highlight` is the part of a long text that contains most of the query's words, about 300
-    characters of whole sentences; null if the text isn't longer. `categories`, `entities` and `metadata` are those that
-    the caller gave. `source` says who wrote the memory.
+    characters of whole sentences; null if the text isn't longer. `categories`, `entities` and `metadata` are those
+    sent with the memory. `source` says who wrote the memory.
     """
 
     id: UUID

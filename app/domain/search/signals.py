@@ -163,9 +163,8 @@ def _neighbours(candidates: Sequence[Candidate], asked: QueryContext) -> Floats:
 
     A turn that is missing or not a candidate has a fit of 0.
     """
-    places = {
-        candidate.memory_id.int: place for place, candidate in enumerate(candidates)
-    }  # hashing a UUID takes longer
+    # The keys are integers because hashing a UUID takes longer.
+    places = {candidate.memory_id.int: place for place, candidate in enumerate(candidates)}
     larger = np.zeros(len(candidates))
     for place, candidate in enumerate(candidates):
         before_place = places.get(candidate.before_id.int) if candidate.before_id is not None else None

@@ -33,7 +33,9 @@ class ImportanceWeights:
     @model_validator(mode="after")
     def _none_alone(self) -> ImportanceWeights:
         if self.recency + self.frequency + self.salience < 0.01:
-            raise ValueError("without a context only recency, frequency and salience count: together at least 0.01")
+            raise ValueError(
+                "recency, frequency and salience must sum to at least 0.01, because only they count without a context"
+            )
         return self
 
 

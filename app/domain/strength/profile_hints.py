@@ -39,8 +39,8 @@ class SuggestedValues(NamedTuple):
     Attributes:
         kind: Replaces the inferred kind if the caller gave none.
         salience: Replaces the rule-based salience, 0 to 1.
-        multiplier: 0 to 2; 1 for unremarkable content.
-        pace: Above 0; 1 for unremarkable content.
+        multiplier: Factor on the score of `mnemex`, 0 to 2; 1 for unremarkable content.
+        pace: Factor on the age in `mnemex`, above 0; 1 for unremarkable content.
     """
 
     kind: Kind | None = None

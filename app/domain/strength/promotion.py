@@ -20,7 +20,7 @@ _DEFAULTS: Final = MnemexParameters()
 
 @dataclass(frozen=True, config=STRICT)
 class Promotion:
-    """Effect of promotion; the criteria are parameters of `mnemex`, and its defaults in the other models."""
+    """Effect of promotion. The criteria are parameters of `mnemex`; other models use the defaults of `mnemex`."""
 
     keeps: bool = False
     """Decay neither moves nor deletes promoted memories (seed 001, "retained")."""
@@ -68,9 +68,9 @@ def promotion_reasons(dynamics: Dynamics, state: State, now: float) -> npt.NDArr
 
 
 def list_unmet(dynamics: Dynamics, state: State, now: float) -> list[Criterion]:
-    """Return the criteria that one memory, which `promotion_reasons` doesn't promote, would have to meet.
+    """Return the unmet criteria of one memory that `promotion_reasons` doesn't promote.
 
-    Either the score promotes it, or the number of uses at an age within the window.
+    The score alone would promote it (mnemex only), or enough uses at an age within the window.
 
     Args:
         state: The memory's state; arrays of shape (1,).

@@ -76,8 +76,8 @@ def next_interval_days(parameters: ReviewParameters, interval_days: Floats, impo
 
     Args:
         parameters: First intervals and easiness.
-        interval_days: The interval that just ended: the first interval for a memory's first review and after a failed
-            review, 0 if there was none.
+        interval_days: The interval that just ended, 0 if there was none. Before a memory's first review and after a
+            failed one, it is the first interval.
         importance: 0 to 1.
 
     Returns:

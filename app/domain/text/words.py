@@ -24,7 +24,7 @@ _SPACED = "".join(chr(n) if chr(n).isalnum() else " " for n in range(128))
 _BETWEEN_TEXTS = "\0"
 """Separator of joined texts; no stored text contains it."""
 _SPACED_TEXTS = "".join(chr(n) if chr(n).isalnum() or chr(n) in {"'", _BETWEEN_TEXTS} else " " for n in range(128))
-"""`_SPACED` without apostrophes and the separator of texts."""
+"""Table like `_SPACED` that leaves apostrophes and the separator of texts unchanged."""
 _OUTER_APOSTROPHE = re.compile(r"'(?:(?=s\b)|(?![a-z0-9])|(?<![a-z0-9]'))")
 """An apostrophe that `_ASCII_WORD` doesn't include in a word."""
 _TURN = re.compile(r"\s*(?P<speaker>[^\W\d_][\w.'’-]*(?: [\w.'’-]+){0,2}):\s")

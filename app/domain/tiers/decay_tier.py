@@ -40,12 +40,12 @@ class TierThresholds:
     """Number of uses below which a memory may be deleted."""
 
     deleted_keep_chance_below: Share = KEEP_ABOVE
-    """Keep chance below which a memory may be deleted, because deletion is final; without effect if
-    `protection.salience_above` is set. The source (seed 004) has no such rule."""
+    """Keep chance below which a memory may be deleted; without effect if `protection.salience_above` is set. The source
+    (seed 004) has no such rule; it was added because deletion is final."""
     deleted_salience_below: Share | None = None
-    """If set, salience below which a memory may be deleted, also where the keep chance allows it. If this isn't set,
-    0.145 is used where salience decides: if `protection.salience_above` is set, and for memories without a keep
-    chance."""
+    """If set, only memories with a salience below this may be deleted, even if their keep chance permits deletion. If
+    this isn't set, 0.145 is used where salience decides: if `protection.salience_above` is set, and for memories
+    without a keep chance."""
     target_active_share: Annotated[float, Field(ge=0.05, le=0.95)] | None = None
     """If set, each night chooses the threshold for `protection.keep_chance_above` so that this share of the tenant's
     memories is protected. The share refers to all memories, including those that decay has deleted. Memories that other

@@ -215,7 +215,7 @@ def _format_origin(case: DecisionCase) -> str:
     if case.keep_shift:
         verb = "raised" if case.keep_shift > 0 else "lowered"
         words += (
-            f"; how often this tenant uses memories of the same role {verb} it from "
+            f"; this tenant's uses of memories of the same role {verb} it from "
             f"{round_for_people((case.keep_chance or 0) - case.keep_shift, 4)}"
         )
     return words

@@ -18,15 +18,15 @@ from app.domain.tiers.keep_rule import SPEAKERS
 from app.domain.tiers.tier_decision import TierRules
 
 CHANCES_VERSION: Final = 2
-"""Version of the rules' chances: the night computes chances again that an earlier version has stored. Increment it if
-weights, word lists or features give texts other chances."""
+"""Version of the rules' chances; the night recomputes chances stored by an earlier version. Increment it after a change
+of weights, word lists or features that changes the chances of texts."""
 THRESHOLD_MIN: Final = 0.02
 THRESHOLD_MAX: Final = 0.6
-"""Limits of a found threshold: a share alone neither keeps plain chatter, nor forgets what most likely matters."""
+"""Limits of a found threshold, so that no target share keeps plain chatter or forgets what most likely matters."""
 SHIFT_MAX: Final = 0.7
 """Limit of a shift in log-odds: a threshold of 0.11 acts like one between 0.06 and 0.2."""
 PRIOR_USES: Final = 20.0
-"""Uses as expected that are added to the counted ones, so that few uses shift little."""
+"""Number added to the observed and to the expected uses, so that few uses cause only a small shift."""
 CHANGE_MIN: Final = 0.05
 """Smallest change, in log-odds, for which a calibration is replaced, so that tiers don't change back and forth."""
 
@@ -37,7 +37,7 @@ class FoundThreshold(NamedTuple):
     Attributes:
         threshold: `THRESHOLD_MIN` to `THRESHOLD_MAX`.
         share: Share of the memories that is above it or protected otherwise, 0 to 1.
-        memories: Number of memories, with those that decay has deleted.
+        memories: Number of memories, including those that decay has deleted.
         is_limited: True if a limit of the threshold, or other protections, prevent the wanted share.
     """
 
@@ -48,14 +48,14 @@ class FoundThreshold(NamedTuple):
 
 
 def find_threshold(target: float, chances: Floats, kept: int, memories: int) -> FoundThreshold:
-    """Find the threshold above which, together with memories kept otherwise, the wanted share of the memories is.
+    """Find the threshold at which the memories above it and those protected otherwise are the wanted share of all.
 
     Args:
         target: Wanted share, 0 to 1.
-        chances: Keep chances of the memories for which they decide, in any order.
+        chances: Known keep chances of the memories that aren't protected otherwise, in any order.
         kept: Number of memories that are protected otherwise.
-        memories: Number of all memories, with those that decay has deleted: otherwise, each deletion would raise the
-            threshold, until little is left.
+        memories: Number of all memories, including those that decay has deleted: otherwise, each deletion would raise
+            the threshold, until few memories are left.
     """
     falling = np.sort(chances)[::-1]
     wanted = min(max(round(target * memories) - kept, 0), falling.size)
@@ -86,9 +86,9 @@ class UseCount(NamedTuple):
 def learn_shifts(counts: Sequence[UseCount]) -> dict[str, float]:
     """Return the shift of each role's chances, in log-odds, from uses; roles without a shift are missing.
 
-    If chances are right, memories are used in proportion to them. A role that is used more than that, compared with all
-    memories, gets a positive shift, and all roles do if the memories below the threshold are used more than that,
-    compared with those above. `PRIOR_USES` shrinks both, and `SHIFT_MAX` limits their sum.
+    If chances are right, memories are used in proportion to them. The shift is the sum of two log-ratios of observed to
+    expected uses: of the role's memories, expected from all memories, and of the memories below the threshold (the same
+    for all roles), expected from those above. `PRIOR_USES` shrinks both, and `SHIFT_MAX` limits their sum.
     """
     total, above = _add(counts), _add([count for count in counts if count.is_above])
     if not total.used:
@@ -126,7 +126,8 @@ class KeepCalibration(msgspec.Struct, frozen=True):
         shifts: Shift of chances in log-odds, by role; the empty role stands for memories without one.
         deleted: Number of memories that decay has deleted, which count towards a wanted share.
         version: Version of the rules' chances that the tenant's memories have (`CHANCES_VERSION`).
-        former: The calibration before, while memories on which both differ wait to be marked for the sweep.
+        former: The previous calibration, until all memories that the two judge differently are marked for the sweep;
+            then None.
     """
 
     target: float | None = None

@@ -109,8 +109,8 @@ def rate(keep: KeepFacts, salience: Floats) -> Floats:
 def merge_chances(keep: KeepFacts, salience: Floats) -> float:
     """Return the chance of a summary of these memories, at least one: the highest of them.
 
-    An unknown chance counts as that of the same salience from a model. A memory whose salience from the caller protects
-    it counts as 1, so that the summary is protected at every threshold.
+    A memory without a chance gets the chance of a memory to which a model gave the same salience. A memory that is
+    protected by the caller's salience counts as 1, so that the summary is protected at every threshold.
     """
     chance = rate(keep, salience)
     chance = np.where(np.isnan(chance), chances_of_salience(salience), chance)

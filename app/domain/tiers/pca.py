@@ -1,8 +1,8 @@
 """Reduce vectors by principal component analysis with minimal change to their cosines.
 
-The vectors aren't centred before the analysis: the basis spans the directions along which unit vectors are longest. The
-inner product of two reduced vectors therefore equals the cosine of the original vectors, except for components outside
-the basis.
+The vectors aren't centred before the analysis: the basis spans the directions in which unit vectors have the largest
+mean squared components. The inner product of two reduced vectors therefore equals the cosine of the original vectors,
+except for components outside the basis.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class WebhookChange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         url: Receiver's `https` address, as for a new webhook.
-        types: Types of changes to send; null for all. Changes that were passed over aren't sent later.
+        types: Types of changes to send; null for all. Changes skipped because of their type aren't sent later.
         description: Description for operators, up to 200 characters.
         format: `standard` or `cloudevents`.
         status: `paused` stops sending; `enabled` continues after the last change that was sent, also after the
@@ -164,7 +164,7 @@ def _find_host_fault(host: str) -> str | None:
         # A resolver would read `127.1` or `0x7f000001` as an address.
         last = host.rstrip(".").rpartition(".")[2]
         if last.isdigit() or last[:2] in ("0x", "0X"):
-            return "must name a host, or its address in the usual form"
+            return "must contain a host name, or an IP address in its usual form, such as 192.0.2.1"
     return None
 
 

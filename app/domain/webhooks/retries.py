@@ -1,4 +1,4 @@
-"""Rules of retries: when a failed message is sent again, a receiver gets a rest, and a webhook is disabled."""
+"""Rules of retries: when to send a failed message again, pause calls to a receiver, and disable a webhook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REST_MAX_SECONDS: Final = 5 * MINUTE
 
 DISABLE_AFTER: Final = timedelta(days=5)
 DISABLE_FAILURES: Final = 10
-"""Least number of failed turns in a row before a webhook is disabled: one failed message isn't a dead receiver."""
+"""Minimum number of failed turns in a row before a webhook is disabled: one failure doesn't prove an outage."""
 
 
 def delay_seconds(attempts: int, random: float, wait_seconds: float = 0.0) -> float | None:
@@ -46,7 +46,7 @@ def rest_seconds(failures: int, random: float, wait_seconds: float = 0.0) -> flo
     Args:
         failures: Number of failed turns; 0 if a message was accepted, after which only a requested wait counts.
         random: A random number from 0 to 1.
-        wait_seconds: Wait that the receiver requests; as a rest, it counts up to `REST_MAX_SECONDS`.
+        wait_seconds: Wait that the receiver requests, of which at most `REST_MAX_SECONDS` count.
     """
     doubled: float = REST_SECONDS * 2 ** min(failures - 1, 16) if failures else 0.0
     return max(min(doubled, REST_MAX_SECONDS) * _jitter(random), min(wait_seconds, REST_MAX_SECONDS))

@@ -1,4 +1,4 @@
-"""Arguments of the mnemex tools, under the names of cortexgraph's."""
+"""Arguments of the mnemex tools, with the names that the arguments of cortexgraph's tools have."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class SearchMemory(Arguments, frozen=True):
 
 
 class SearchUnified(Arguments, frozen=True):
-    """A search in memories and in the notes of promoted ones.
+    """A search in all memories, promoted ones included.
 
     Attributes:
         query: Words or a question; without it, the newest memories are listed.
         tags: Only memories that have one of these tags, up to 16.
         status: Only memories in this state, or in one of these; default active and promoted.
         limit: Maximum number of results, 1 to 100.
-        stm_weight: Weight of memories, 0 to 2.
+        stm_weight: Weight of memories that aren't promoted, 0 to 2.
         ltm_weight: Weight of promoted memories, 0 to 2.
         window_days: Only memories of the last days.
         min_score: Only memories whose current score is at least this, 0 to 1.

@@ -92,7 +92,7 @@ async def search_memory(backend: Backend, given: SearchMemory) -> Json:
     reads=True,
 )
 async def search_unified(backend: Backend, given: SearchUnified) -> Json:
-    """Search memories and promoted memories together; the weights say how much each of the two counts."""
+    """Search all memories. The score of each is multiplied by the weight for promoted memories or for all others."""
     found = await _find(backend, given, given.limit)
     hits = []
     for memory, similarity in found:
@@ -119,10 +119,11 @@ async def search_unified(backend: Backend, given: SearchUnified) -> Json:
 async def _find(
     backend: Backend, given: SearchMemory | SearchUnified, limit: int, **options: object
 ) -> list[tuple[Json, float | None]]:
-    """Return memories with the score of the search, best first; without a query those among the newest 500, and None.
+    """Return memories with their search scores, best first; without a query, the newest first, with None as the score.
 
-    Pages need more results than one page has: with `page_size`, the best 100 are found. Several tags are searched one
-    by one, because a search's filter needs all tags; the results are merged by their ranks.
+    Without a query, only the newest 500 memories (of each tag) are considered. If a page is requested, the best 100
+    memories are returned. Several tags are searched one by one, because a search returns only memories with all tags;
+    the results are merged by rank.
     """
     most = limit if given.page is None and given.page_size is None else mnemex_reading.FOUND_MAX
     named = [given.status] if isinstance(given.status, str) else given.status or ["active", "promoted"]
@@ -200,7 +201,7 @@ def refusal(failure: ToolFailure) -> Json:
     result=mnemex_results.Observed,
 )
 async def observe_memory_usage(backend: Backend, given: mnemex_arguments.ObserveUsage) -> Json:
-    """Report the memories that an answer used: each becomes stronger, and more so in another domain (tags)."""
+    """Report the memories that an answer used: each becomes stronger, more if `context_tags` differ from its tags."""
     wanted = list(dict.fromkeys(map(str, given.memory_ids)))
     if not wanted:
         return {"reinforced": False, "count": 0, "reason": "no ids were given"}

@@ -46,14 +46,14 @@ def age_days(memory: Json) -> float:
 
 
 def window_start(days: int | None) -> str | None:
-    """Return the time before some days; None for None."""
+    """Return the time this many days ago, in ISO 8601; None for None."""
     return None if days is None else (datetime.now(UTC) - timedelta(days=days)).isoformat()
 
 
 def select_states(statuses: Sequence[str]) -> tuple[list[str], bool | None]:
     """Return the tiers of memories in these states, and whether they are promoted; None means either.
 
-    A promoted memory is in no other state, so that `status_of` decides about each memory that is found.
+    A promoted memory is only in the state `promoted`, whatever its tier, so callers check each result with `status_of`.
     """
     tiers = dict.fromkeys(tier for status in statuses for tier in _TIERS[status])
     promoted = None if set(statuses) > {"promoted"} else "promoted" in statuses
@@ -110,7 +110,7 @@ def render_fully(memory: Json, *, with_score: bool) -> Json:
 
 
 def candidate(memory: Json, reason: str) -> Json:
-    """Return a memory as candidates of a promotion show it."""
+    """Return a memory in the form in which a promotion lists its candidates."""
     return {
         "id": memory["id"],
         "content_preview": shorten(memory["text"], PREVIEW),

@@ -254,7 +254,8 @@ def secret_files() -> list[Finding]:
     findings = [exposed_secret_finding(variable, str(path)) for variable, path in list_exposed(Settings)]
     if settings().installation in {"run", "processes"}:
         return findings
-    return [replace(finding, command="") for finding in findings]  # the file is mounted, and changed elsewhere
+    # The file is mounted, so its mode is set on the host or in the manifest: propose no command.
+    return [replace(finding, command="") for finding in findings]
 
 
 def storage() -> list[Finding]:

@@ -166,7 +166,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     letters = probe_round.read(lambda: _letters(tenant_id), "postgresql", "schema")
     findings += health_findings.silence_findings(silent, stuck, is_starting=probes.is_starting())
     findings += health_findings.restart_findings(restarts)
-    # An old queue of a lane in trouble is no second finding.
+    # A lane in trouble has a finding already, so don't report the age of its queue as well.
     broken = {finding.code for finding in findings if finding.severity == "trouble"}
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)

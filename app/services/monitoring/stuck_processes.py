@@ -75,7 +75,7 @@ def read_activity(pid: int) -> Activity | None:
 def blocked_after_seconds() -> float:
     """Return the time without any activity after which a task counts as blocked, longer than any call may wait.
 
-    A long statement of PostgreSQL isn't such a time: the driver looks up from it ten times a second.
+    Waiting for a long PostgreSQL statement isn't such a time: the driver wakes up ten times a second.
     """
     config = settings()
     return max(BLOCKED_SECONDS, config.llm_timeout_seconds + 30, config.cold_timeout_seconds + 30)

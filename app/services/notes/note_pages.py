@@ -14,7 +14,7 @@ from app.store.notes.notes import WrittenNote
 
 
 class NoteText(NamedTuple):
-    """A note; without content if the memory is in cold storage, so that a copy remains as it is."""
+    """A note; `content` is None if the memory is in cold storage, and clients then keep their copy of the note."""
 
     memory_id: UUID
     content: str | None

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 def read_zone(tx: database.Transaction, tenant_id: UUID) -> ZoneInfo:
-    """Return the time zone of the tenant's policy, by whose days legal deadlines count."""
+    """Return the time zone of the tenant's policy, in which the days of legal deadlines are counted."""
     now = database.now(tx).timestamp()
     return ZoneInfo(memory_strength.load_timeline(tx, tenant_id).at(now).policy.time_zone)
 

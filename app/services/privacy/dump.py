@@ -2,7 +2,8 @@
 
 The lines are read page by page, each in a transaction of its own. Strengths are those at the time of the dump: states
 are advanced to the policy in force. Texts in cold storage are decrypted. Memories in quarantine are only counted, in
-the last line. `dump.PLACES` says for each table whether its rows are dumped.
+the last line. `app.domain.imports.dump_tables.PLACES` says for each table whether its
+rows are dumped.
 """
 
 from __future__ import annotations

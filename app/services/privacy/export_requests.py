@@ -92,7 +92,7 @@ def request_export(tenant_id: UUID, given: NewExport, requested_by: str) -> Expo
             raise Unavailable("this subject was erased just now", retry_after_seconds=1)
         logged = recorded_requests.find_entry(tx, tenant_id, _origin(given), locked=True)
         wanted = ExportPreview(replace(logged, request_id=export_id), memories)
-        if given.request_id is not None:  # an earlier attempt that failed; the new job deletes its objects
+        if given.request_id is not None:  # a failed export may have this id; the new job deletes its objects
             wrapped_keys.remove_records(tx, tenant_id, [export_id])
             exports.remove(tx, tenant_id, export_id)
         wrapped_keys.add_records(tx, tenant_id, {export_id: wrapped})

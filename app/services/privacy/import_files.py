@@ -164,7 +164,8 @@ def end_imports(
 ) -> list[UUID]:
     """End imports, destroy their keys and delete their files. Return those that were running. Idempotent.
 
-    The audit entry has the memories that they stored and updated as items, and the number of records by outcome.
+    The audit entry's number of items counts the memories that the imports stored and updated; its details count the
+    records by outcome.
 
     Raises:
         StoreFailed: The object store is unreachable. The keys are destroyed already, so the files are unreadable; the
@@ -203,7 +204,7 @@ def find_covered(
     Args:
         scope: The erasure's scope.
         memory_ids: The erased memories.
-        until: Time of the erasure's watermark; files that were uploaded later belong to new subjects.
+        until: Time of the erasure's watermark, which doesn't cover files that were uploaded later; None for no limit.
 
     Raises:
         StoreFailed: The object store is unreachable.
@@ -228,7 +229,7 @@ def _has_covered(tenant_id: UUID, found: Import, scope: Scope, names: set[str]) 
             for item in (opened.items if opened else ())
         )
     except FileRefused:
-        return is_whole(scope, "subject") or bool(names)  # nobody can say what it holds
+        return is_whole(scope, "subject") or bool(names)  # unparsable, so it may have covered records
 
 
 def _is_covered(item: Memory | DumpedMemory, scope: Scope, names: set[str], accepted_ms: int) -> bool:

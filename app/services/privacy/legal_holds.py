@@ -172,7 +172,7 @@ list_changes = database.in_tenant(hold_changes.list_changes)
 
 
 def run_job_slice(job: Job) -> Step:
-    """Make memories that a released hold covered, or all of a subject, due for the sweep, for `STEP_SECONDS`."""
+    """For `STEP_SECONDS`, make the memories that a released hold covered, or all about a subject, due for the sweep."""
     deadline = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
     processed = 0

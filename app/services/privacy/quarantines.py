@@ -1,9 +1,10 @@
 """Quarantine what an API key or a source wrote: hide it from every read, reversibly.
 
-The memories are hidden as an open erasure hides its memories, and summaries made from them until they are made again
-without them. The first slice runs within the request, a job continues. Each slice takes the erasures' lock exclusively,
-so that no writer stores a matching memory beside it; memories that start to match later are hidden when they are
-written (`memory_write.hide_matching`). Holds, erasures and expiry apply to memories in quarantine.
+The memories are hidden in the same way as those of an open erasure. Their summaries are hidden until they are rewritten
+without these memories. The first slice runs within the request, and a job runs the others. Each slice takes the
+erasures' lock exclusively, so that no other transaction stores a matching memory meanwhile; memories that match only
+later are hidden when they are written (`memory_write.hide_matching`). Holds, erasures and expiry apply to memories in
+quarantine.
 """
 
 from __future__ import annotations
@@ -98,13 +99,13 @@ def lift(tenant_id: UUID, quarantine_id: UUID, lifted_by: str) -> Quarantine:
 
     Raises:
         NotFound: This tenant has no such quarantine.
-        Conflict: It is still hiding memories.
+        Conflict: Some of its memories aren't hidden yet.
     """
     with database.tenant(tenant_id) as tx:
         _lock(tx, tenant_id)
         found = require_found(quarantines.get(tx, tenant_id, quarantine_id, locked=True), "quarantine")
         if found.status == "placing":
-            raise Conflict("this quarantine is still hiding memories: lift it when its status is `placed`")
+            raise Conflict("some memories of this quarantine aren't hidden yet: lift it when its status is `placed`")
         if found.status == "placed":
             quarantines.set_status(tx, tenant_id, quarantine_id, "lifting", lifted_by)
             _queue(tx, tenant_id, quarantine_id)
@@ -130,7 +131,7 @@ list_quarantines = database.in_tenant(quarantines.list_quarantines)
 """Return a page of quarantines, latest first; `lifted` includes lifted ones."""
 
 find_hiding = database.in_tenant(quarantines.find_hiding)
-"""Return the quarantine that hides a memory and the memory's source, or None."""
+"""Return the quarantine that hides a memory, and the memory's source; None if no quarantine hides it."""
 
 
 def run_job_slice(job: Job) -> Step:
@@ -167,7 +168,10 @@ def _work_off(tenant_id: UUID, quarantine_id: UUID, after: UUID) -> tuple[int, U
 
 
 def _hide(tx: database.Transaction, tenant_id: UUID, found: Quarantine, after: UUID) -> list[UUID]:
-    """Hide a page of matching memories with their summaries; at the end, the summaries of decayed sources."""
+    """Hide a page of matching memories with their summaries; return the ids of the page.
+
+    After the last page, hide summaries of matching memories that decay has deleted, and return an empty list.
+    """
     quarantine_id = found.quarantine_id
     ids = quarantines.page_matching(tx, tenant_id, found.terms, after, ROWS)
     if not ids:

@@ -1,7 +1,7 @@
 """Find or make the entry of the request log that an erasure or export answers.
 
-An erasure or export has the id of its request: of one that was recorded when it was received and is carried out now, or
-of one that is recorded together with the erasure or export.
+An erasure or export has the same id as the request that it answers. The request was recorded on receipt, or it is
+recorded together with the erasure or export.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class RequestOptions:
     """Details, given by a caller, of the request that an erasure or export answers.
 
     Attributes:
-        nature: The right; None for that of an export's request in the log, otherwise `access`.
-        law: The law; None for that of the request in the log, otherwise `user`.
+        nature: The right. For an export, None means the right of the request in the log, or `access` for a new request.
+        law: The law. None means the law of the request in the log, or `user` for a new request.
         law_field: Name of the field with the law, for errors.
         request_id: The request in the log that is carried out; None for a new request.
         received_at: Time of receipt of a new request; None for now.
-        controller: Replaces the controller in the log, as does `case_reference`; None leaves them unchanged.
+        controller: Replaces the controller in the log; None leaves it unchanged.
+        case_reference: Replaces the case reference in the log; None leaves it unchanged.
     """
 
     nature: Nature | None

@@ -70,7 +70,9 @@ class RequestSummary:
 
 
 def create(tenant_id: UUID, given: NewRequest, actor: str = SYSTEM) -> PrivacyRequest:
-    """Record a privacy request, which an erasure or export can carry out; others record their requests themselves.
+    """Record a privacy request, which an erasure or export can carry out.
+
+    Erasures and exports without such a request record one themselves.
 
     Args:
         actor: Id of the caller's key.
@@ -159,7 +161,7 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
 def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) -> PrivacyRequest:
     """Extend the legal deadline of a request, and of its erasure. With `dry_run`, only return the new deadline.
 
-    The notice to the requester is a fact of its own: it is recorded here if it was sent already.
+    The notice to the requester is recorded with the extension if it was sent already, otherwise by `record_notice`.
 
     Args:
         actor: Id of the caller's key.

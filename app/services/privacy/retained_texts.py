@@ -31,9 +31,9 @@ MENTIONS_MAX: Final = 50
 FREQUENT_MIN: Final = 10
 """Number of texts that may contain a part of a name before the part can count as a frequent word."""
 FREQUENT_SHARE: Final = 0.1
-"""Share of all texts above which a part of a name counts as a frequent word, which alone doesn't list a text."""
+"""Share of all texts above which a part of a name is a frequent word. Texts with only frequent words aren't listed."""
 NAMES_MAX: Final = 20_000
-"""Maximum number of names that texts may contain and that a restore compares with an entry of the ledger."""
+"""Maximum number of possible names, read from texts, that a restore compares with an entry of the ledger."""
 
 
 def check_texts(tenant_id: UUID, subject: str | None, **texts: str | None) -> None:
@@ -89,7 +89,7 @@ def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> l
     texts = [
         each
         for each in retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
-        if each.subject is None or not names.is_in(each.subject)  # a hold in force on this name
+        if each.subject is None or not names.is_in(each.subject)  # omits a hold in force on this subject
     ]
     found = [each for each in texts if names.is_in(each.text)]
     others = {each: names.misspellings(each.text) for each in texts if each not in found}

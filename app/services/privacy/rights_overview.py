@@ -75,7 +75,7 @@ list_requested = database.in_tenant(rights_overview.list_requested)
 
 
 def finish(tenant_id: UUID, erasure_id: UUID, actor: str) -> Erasure:
-    """Start an erasure like `start_now`, and record before it that the key's caller ended the grace period.
+    """Record that the caller ended an erasure's grace period, then start the erasure like `start_now`.
 
     Args:
         actor: Id of the caller's key.

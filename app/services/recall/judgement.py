@@ -87,7 +87,7 @@ class JudgedWindow:
         importance: Importance with these messages as its context, 0 to 1, raised for corrections; 0 if not needed.
         importances: Importance before corrections, and its four factors, by id; empty if not needed.
         due: True for candidates that are due for review.
-        is_single: True if the messages are a single one.
+        is_single: True if there is only one message.
     """
 
     policy: Policy

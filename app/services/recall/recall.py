@@ -36,8 +36,8 @@ class RecalledContext:
         context: The memories that fit the token budget, as one text; empty if none fits.
         ids: Ids of the memories in the context, best first.
         tokens: Upper estimate of the number of tokens in the context.
-        thresholds: The relevances that memories had to exceed, by `least` or the policy's field; before the best memory
-            raises `recall.relevance_above`.
+        thresholds: The relevance that memories had to exceed, by name: `least` or a field of the policy. That of
+            `recall.relevance_above` is its value before the relevance of the best memory raises it.
     """
 
     memories: list[Recalled]
@@ -106,7 +106,7 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     picks = [
         pick for window in windows for pick in _pick_relevant(window, request, thresholds, is_whole=len(turns) == 1)
     ]
-    # An earlier topic may only add memories where the focus alone has none.
+    # Read earlier messages too if the focus refers to them, and either has no memory or `least` is set.
     if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
         windows.append(judge_window(tenant_id, request, turns, policy))
         picks += _pick_relevant(windows[-1], request, thresholds, is_whole=False)
@@ -149,7 +149,7 @@ def _build_answer(
     picks: Sequence[_Pick],
     thresholds: Mapping[str, float],
 ) -> RecalledContext:
-    """Return the picked memories, best first, each as the window judged it in which it is most relevant."""
+    """Return the picked memories, best first, each as judged by the window in which it is most relevant."""
     policy = windows[0].policy
     best_first = sorted(picks, key=lambda pick: -pick.boosted)
     distinct = find_distinct([pick.result.text for pick in best_first])

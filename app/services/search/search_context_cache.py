@@ -36,7 +36,7 @@ def read(tx: database.Transaction, tenant_id: UUID) -> SearchContext:
 
 
 def has_graph(tenant_id: UUID) -> bool:
-    """Return True if the cached search context says that the tenant's vectors are in a graph of its own."""
+    """Return True if the cached search context says that the tenant has dedicated indexes for its search space."""
     cached = _known.get(tenant_id)
     tenant_spaces = cached[1].spaces if cached is not None else None
     return tenant_spaces is not None and tenant_spaces.graph_space_id == tenant_spaces.searched.space_id

@@ -74,15 +74,17 @@ def current_master_key() -> MasterKey:
         Misconfigured: No master key is set.
     """
     if settings().master_key is None:
-        raise Misconfigured("EBBING_MASTER_KEY isn't set, and cold storage is encrypted: `ebbing run` makes one")
+        what = "cold storage is encrypted, but EBBING_MASTER_KEY isn't set: set it (`ebbing run` creates a key itself)"
+        raise Misconfigured(what)
     return list_master_keys()[0]
 
 
 def digest_keys(purpose: str) -> list[bytes]:
-    """Return keys for digests that nobody can guess without a master key: the current one's, then the others'.
+    """Return keys for digests that nobody can guess without a master key.
 
-    New digests use the first key; a digest that was stored before a rotation matches one of the others. Without a
-    master key, the only key is empty.
+    The first key is derived from the current master key, the others from the other configured ones. New digests use the
+    first key; a digest that was stored before a rotation matches one of the others. Without a current master key, the
+    only key is empty.
     """
     config = settings()
     if config.master_key is None:

@@ -45,7 +45,7 @@ def authorization_url(state: str, nonce: str, verifier: str) -> str:
     """Return the provider's address to which the browser is sent.
 
     Args:
-        verifier: The PKCE secret, of which the provider learns a digest now and the value with the code.
+        verifier: The PKCE secret. The address contains only its digest; `identify` sends the secret with the code.
 
     Raises:
         ProviderAway: The provider can't be reached, or its discovery document is invalid.
@@ -107,7 +107,7 @@ def check_provider() -> None:
     """Request the provider's discovery document and keys.
 
     Raises:
-        LogInProviderFailed: The provider can't be reached, or one of them is invalid.
+        LogInProviderFailed: The provider can't be reached, or its discovery document or keys are invalid.
     """
     provider = log_in_provider()
     provider.discover()

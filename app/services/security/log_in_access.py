@@ -38,7 +38,7 @@ def is_offered() -> bool:
 
 
 def find_access(granted: Collection[str]) -> dict[UUID, frozenset[str]]:
-    """Return the scopes by tenant of a person's rules; rules that the settings no longer have grant nothing.
+    """Return the scopes that a person's rules grant, by tenant; rules removed from the settings grant nothing.
 
     The first tenant is the one to show after a log-in.
     """
@@ -50,7 +50,7 @@ def find_access(granted: Collection[str]) -> dict[UUID, frozenset[str]]:
 
 
 def find_fleet_scopes(granted: Collection[str]) -> frozenset[str]:
-    """Return the scopes of a person's rules on tenants that no rule names: those of rules with the scope `admin`."""
+    """Return a person's scopes on every tenant, named by a rule or not: those of rules that have the scope `admin`."""
     return frozenset(scope for rule in _find_rules(granted) if "admin" in rule.scopes for scope in rule.scopes)
 
 
@@ -64,7 +64,7 @@ def _find_rules(granted: Collection[str]) -> list[LogInRule]:
 
 
 def _digest_rule(value: str) -> str:
-    """Return a digest of a claim's value at this provider: another provider, client or claim has others."""
+    """Return a digest of a claim's value that also depends on the provider, the client and the name of the claim."""
     config = settings()
     parts = (config.oidc_issuer, config.oidc_client_id, config.oidc_access_claim, value)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -107,7 +107,7 @@ def _rotate_batch(tenant_id: UUID, current: encryption_keys.MasterKey, after: by
 
 
 def remove_unused() -> list[str]:
-    """Remove master keys that wrap nothing from the list, except the current one; return those still in use."""
+    """Delete listed master keys that wrap no key, except the current one; return the ids of the others still in use."""
     current = encryption_keys.current_master_key()
     with database.shared() as tx:
         others = [key_id for key_id in master_keys.list_ids(tx) if key_id != current.key_id]

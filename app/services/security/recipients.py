@@ -15,8 +15,8 @@ from app.store.notes import notes
 def list_recipients(tx: database.Transaction, tenant_id: UUID) -> list[dict[str, Any]]:
     """Return the hosts, ordered by name, with their purposes, number of calls, and first and last day.
 
-    The cold store's host, unless the cold store is a folder, follows last. It is listed even if the tenant has no cold
-    data now, because exports are stored there too and former cold data was sent there. Then follow the machines on
+    The cold store's host follows, unless the cold store is a folder. It is listed even if the tenant has no cold data
+    now, because exports are stored there too and former cold data was sent there. The last entries are the machines on
     which `ebbing notes` copies the notes of promoted memories.
     """
     hosts = [

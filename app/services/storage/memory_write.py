@@ -241,7 +241,7 @@ class MemoryWrite:
             queue_notes(tx, tenant_id)
         self.report(STORED, sorted(self._inserted))
         self.report(UPDATED, [memory_id for memory_id in self._changed if memory_id not in self._inserted])
-        if self._changed:  # in the feed, before the changes that hide them
+        if self._changed:  # so that the feed lists them before the changes that hide them
             feed.record_batches(tx, tenant_id, self._reported)
             self._reported = []
         remaining = sorted(self._measured - self._deleted)
@@ -315,7 +315,7 @@ def hide_summaries(
 def hide_matching(
     tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> TierCounts:
-    """Hide memories that open erasures or quarantines cover; return the counts of both and of their summaries."""
+    """Hide memories that open erasures or quarantines cover, with their summaries; return the counts of all hidden."""
     ids_by_erasure, hidden = hidden_memories.hide_matching(tx, tenant_id, memory_ids, also_by_id=also_by_id)
     for erasure_id, ids in ids_by_erasure.items():
         summaries = hide_summaries(tx, tenant_id, erasure_id, ids)

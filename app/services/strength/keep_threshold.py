@@ -1,4 +1,4 @@
-"""Find the threshold of the keep chance above which a wanted share of a tenant's memories is."""
+"""Find the threshold of the keep chance that keeps a wanted share of a tenant's memories."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def find_threshold(
 ) -> FoundThreshold | None:
     """Find the threshold for the policy's target share among the tenant's memories; None if it has no target.
 
-    Legal holds, permanent protection and what the caller rated as salient come first: they count towards the share, and
-    are kept even if there are more of them.
+    Memories under a legal hold, permanently protected memories, and memories rated as salient by the caller come first:
+    they count towards the share, and are kept even if they exceed it.
 
     Args:
         as_of: Time of the decision.
@@ -58,9 +58,9 @@ def find_threshold(
 def resolve_target(
     tenant_id: UUID, policy: Policy, as_of: datetime, one_in: int = 1
 ) -> tuple[Policy, FoundThreshold | None]:
-    """Return a policy that isn't in force yet with the threshold that its target share would have, and that threshold.
+    """Return a planned policy with its target share replaced by the threshold found for it, and this threshold.
 
-    See `find_threshold` for the arguments.
+    A policy without a target share is returned unchanged, with None. See `find_threshold` for the arguments.
     """
     found = find_threshold(tenant_id, policy, as_of, one_in)
     if found is None:

@@ -125,7 +125,8 @@ def read_proposed(tenant_id: UUID) -> tuple[datetime, dict[str, float]] | None:
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: float) -> Step:
     """Learn in a nightly run if the policy asks for it and the last result is a week old.
 
-    A crash between the policy version and the stored result repeats the run, which then finds the rates in force.
+    After a crash between writing the policy version and storing the result, the run is repeated, and then finds the
+    rates in force.
     """
     with database.tenant(tenant_id) as tx:
         policy = memory_strength.load_timeline(tx, tenant_id).at(as_of.timestamp()).policy
@@ -152,7 +153,7 @@ def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], _until: f
 
 
 def _try_apply(tenant_id: UUID, learned: Learned, change: RequestedChange) -> tuple[int, tuple[str, ...]]:
-    """Apply a change at night, unless that would cancel a scheduled version; return the changed fields' number."""
+    """Apply a change at night, unless that cancels a scheduled version; return the number of changes, and notes."""
     if learned.is_scheduled:
         return 0, ("learned rates weren't applied, because another policy version is scheduled",)
     try:
@@ -165,7 +166,7 @@ def _try_apply(tenant_id: UUID, learned: Learned, change: RequestedChange) -> tu
 
 def _write(tenant_id: UUID, learned: Learned, change: RequestedChange, actor: str) -> tuple[ChangeOutcome, UUID | None]:
     """Write the learned values as a policy version, and note which values they replaced."""
-    # Before the version: if only this is written, the values aren't in force and count for nothing.
+    # Write this before the version: if the version isn't written, the values aren't in force, and this has no effect.
     with database.tenant(tenant_id) as tx:
         policies.lock(tx, tenant_id)
         stored = stored_rates.read(tx, tenant_id)
@@ -174,10 +175,10 @@ def _write(tenant_id: UUID, learned: Learned, change: RequestedChange, actor: st
 
 
 def _cohort(policy: Policy, kinds: Sequence[int], now: datetime) -> Cohort:
-    """Return the memories whose absence from the database doesn't depend on their uses.
+    """Return the memories to observe: those whose uses can't have decided whether they were deleted.
 
-    Deletion by decay depends on uses. So only memories count that are too young for it, or that their keep chance or
-    salience, which don't depend on uses, exclude from it.
+    Decay deletes memories that aren't used. So a memory counts only if it is too young to be deleted, or if its keep
+    chance or salience, which don't depend on uses, prevents its deletion.
     """
     tiers, thresholds = policy.tiers, policy.thresholds
     days = min(policy.history_days, OBSERVED_DAYS_MAX)

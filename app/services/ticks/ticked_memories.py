@@ -138,7 +138,7 @@ def delete(tenant_id: UUID, memory_id: UUID, actor: str) -> None:
         Unavailable: The memory is still in the ingest queue.
         Conflict: The memory is under a legal hold.
     """
-    get(tenant_id, memory_id)  # a repeated deletion is that of an unknown memory
+    get(tenant_id, memory_id)  # raises NotFound if the memory was already deleted
     memories.delete(tenant_id, memory_id, actor)
 
 

@@ -74,7 +74,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
 
 
 def _refit_and_repair(tenant_id: UUID, state: dict[str, Any], left_off: dict[str, Any], until: float) -> Step:
-    """Refit the basis at first, then repair vectors: a worker of an earlier version only refits again."""
+    """Refit the basis in the first slice, and repair vectors in every slice; workers of earlier versions only refit."""
     notes = () if "repair" in state else pca_fitting.refit_basis(tenant_id)
     repaired = vector_repair.run_slice(tenant_id, state.get("repair", {}), until)
     counts = {"repaired": repaired.vectors} if repaired.vectors else {}

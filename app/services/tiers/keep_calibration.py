@@ -1,7 +1,7 @@
-"""Calibrate a tenant's keep chances every night: the threshold for its target share, and shifts by what is used.
+"""Calibrate a tenant's keep chances every night: the threshold for its target share, and shifts by role from uses.
 
-A new calibration is written together with the former one, and memories about which both differ are then marked due for
-the sweep in slices; the last slice drops the former one. So an interrupted night continues.
+A new calibration is stored together with the former one. Memories that the two may judge differently are then marked
+due for the sweep in slices; the last slice drops the former calibration. So an interrupted run can be continued.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.store.tenants.keep_calibrations import ChanceRange
 MARKED_ROWS: Final = 5_000
 COUNTED_FROM: Final = timedelta(days=7)
 COUNTED_TO: Final = timedelta(days=37)
-"""Ages of the memories whose uses count: old enough to have been used, and hardly archived yet, which hides them."""
+"""Ages of the memories whose uses count: old enough to have been used, and hardly any archived (and so hidden) yet."""
 
 log = structlog.get_logger(__name__)
 

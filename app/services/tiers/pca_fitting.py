@@ -139,7 +139,7 @@ def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
 
 
 def refit_remaining(tenant_id: UUID, space_id: int, old: Collection[int]) -> int | None:
-    """Fit a tenant's own basis on what remains of its sample if its newest basis is one of the old ones.
+    """Fit a tenant's own basis on what remains of its sample if its newest basis is among `old`.
 
     Returns:
         Id of the newest basis; None if too few vectors remain for a fit, or there is no basis.
@@ -158,7 +158,7 @@ def refit_remaining(tenant_id: UUID, space_id: int, old: Collection[int]) -> int
 
 
 def refit_newest_shared(space: Space, old: Collection[int]) -> int | None:
-    """Fit a shared basis, even if it isn't due, if the newest one is one of the old ones.
+    """Fit a shared basis if the newest shared basis is among `old`, even if no fit is due.
 
     Returns:
         Id of the newest shared basis; None if there are too few vectors for a fit, or there is no basis.
@@ -209,13 +209,13 @@ def _count_shared(owners: Iterable[UUID], space: Space) -> int:
 def _draw_shared(owners: Iterable[UUID], space: Space, draw: Draw) -> pca.Vectors:
     """Draw a shared sample and record each tenant's share in it.
 
-    The shares are committed before the basis is fitted: memories deleted during the fit leave them, so that they are
-    then incomplete.
+    The shares are committed before the basis is fitted: the deletion of a memory during the fit also removes its vector
+    from the share, so that the share is then incomplete.
     """
     parts = []
     for owner in owners:
         with database.tenant(owner) as own:
-            pca_bases.wait_for_fit(own, owner)  # its draw locks the rows, which would be omitted
+            pca_bases.wait_for_fit(own, owner)  # a fit locks the rows of its draw, and locked rows would be omitted
             parts.append(pca_shares.draw_share(own, owner, space.space_id, SHARE_EACH, draw))
     failpoints.trigger("bases.drawn")
     return np.concatenate([part for part in parts if part.size] or [np.empty((0, space.dimensions), np.float32)])
@@ -246,7 +246,7 @@ def _insert(
     draw: Draw,
 ) -> tuple[str, ...]:
     if basis is None:
-        return (f"{samples} vectors are too few to reduce by: they are kept as they are for now",)
+        return (f"{samples} vectors are too few to fit a basis: they aren't reduced for now",)
     basis_id = pca_bases.add(tx, owner, space.space_id, basis, draw)
     kept = round(basis.variance_kept, 3)
     log.info("basis_fitted", owner=str(owner), basis=basis_id, space=space.space_id, samples=samples, kept=kept)

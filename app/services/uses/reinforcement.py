@@ -1,7 +1,7 @@
 """Reinforcement: strengthen used memories, counting each use exactly once even across crashes.
 
-A touch is a reported use as it arrives, one memory in an envelope of the stream. It comes from a search, or from an
-observation: a caller's report through `POST /v1/observations` or a touch route. A use is a touch that counts.
+A touch is a reported use as it arrives, one memory in an envelope of the stream. It comes from a search, from an
+observation (`POST /v1/observations`), or from a call of the touch route. A use is a touch that counts.
 """
 
 from __future__ import annotations

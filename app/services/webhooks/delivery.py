@@ -5,7 +5,7 @@ a few connections, and stores the results; no transaction is open while messages
 ends, and the next turn sends the same messages with the same ids again.
 
 Turns of several webhooks run side by side: a few per tenant, and a limited number in all. A slow receiver therefore
-occupies its own turn only; one that fails gets rests, and a single message per turn until it accepts one.
+delays only its own webhook. While a receiver fails, its webhook pauses between turns and sends one message per turn.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ TURN_SECONDS: Final = 2.0
 WINDOW: Final = 500
 """Maximum number of pending deliveries of a webhook. Later changes wait in the feed."""
 IDLE_SECONDS: Final = 2.0
-"""Rest of a webhook after a turn without a message."""
+"""Pause of a webhook after a turn without a message."""
 UNREADABLE_SECONDS: Final = 60.0
-"""Rest of a webhook whose secret can't be read."""
+"""Pause of a webhook whose secret can't be read."""
 EXCLUSIVE_MILLISECONDS: Final = 60_000
-"""Longest time for which a slice keeps others from starting; longer than a slice with its last requests."""
+"""Expiry of the lock that prevents concurrent slices; longer than a slice and its last requests can take."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class _Turn:
 
     Attributes:
         attempts: Number of earlier attempts of each event.
-        lanes: The requests under way: the results of each, in order.
+        lanes: One future per connection; its result lists the messages attempted on it, in order, with the attempts.
     """
 
     tenant_id: UUID
@@ -140,7 +140,7 @@ def _start_turns(pool: ThreadPoolExecutor, due: Sequence[DueWebhook], running: l
 
 
 def _try_begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
-    """Begin a turn; if that fails for a reason of this webhook, postpone its next turn for the others."""
+    """Begin a turn. After an error that isn't transient, postpone the webhook's next turn, and return None."""
     try:
         return _begin(tenant_id, webhook_id)
     except Exception as error:
@@ -155,7 +155,10 @@ def _try_begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
 
 
 def _begin(tenant_id: UUID, webhook_id: UUID) -> _Turn | None:
-    """Claim a webhook, add deliveries for new changes, and return the due ones; None if there is nothing to send."""
+    """Claim a webhook, add deliveries for new changes, and return a turn with the due ones.
+
+    Return None if the webhook can't be claimed, nothing is due, or the secret can't be read.
+    """
     claim_id = uuid4()
     with database.tenant(tenant_id) as tx:
         hook = turns.claim(tx, tenant_id, webhook_id, claim_id)
@@ -205,7 +208,7 @@ def _add_deliveries(tx: database.Transaction, tenant_id: UUID, hook: Webhook) ->
 
 
 def _send_share(turn: _Turn, share: Sequence[Event], ended: threading.Event) -> list[tuple[Event, Attempt]]:
-    """Send messages one after the other, until one fails in any share of the turn or the turn's time is over."""
+    """Send messages, at least one, one after another, until a message of any share fails or the turn's time is over."""
     until = time.monotonic() + TURN_SECONDS
     results: list[tuple[Event, Attempt]] = []
     for event in share:
@@ -255,7 +258,7 @@ def _settle(turn: _Turn) -> int:
 
 
 def _judge(event: Event, attempt: Attempt, attempts: int) -> DeliveryResult:
-    """Return what an attempt makes of a delivery."""
+    """Return the new state of a delivery after an attempt."""
     if attempt.outcome == "delivered":
         return DeliveryResult(event.delivery_id, "delivered", attempt.outcome, attempt.status)
     delay = None

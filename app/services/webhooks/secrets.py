@@ -1,4 +1,4 @@
-"""Make and read the secrets that sign webhooks: record keys, wrapped by the tenant's key, outside of the data."""
+"""Create and read the secrets that sign webhook messages; the key store has them, wrapped by the tenant's key."""
 
 from __future__ import annotations
 

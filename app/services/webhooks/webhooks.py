@@ -161,7 +161,7 @@ def test(tenant_id: UUID, webhook_id: UUID) -> UUID:
 
 
 def replay(tenant_id: UUID, webhook_id: UUID, given: Replay, replayed_by: str) -> int:
-    """Send deliveries again, with their ids and all attempts; return their number.
+    """Send deliveries again with the same ids, counting their attempts from zero; return the number of deliveries.
 
     Raises:
         NotFound: This tenant has no such webhook.

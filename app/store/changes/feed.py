@@ -2,10 +2,10 @@
 
 A row holds a batch of changes of one type: their ids, and a batch number that the sequence assigns while the changed
 rows are still locked. Cursors are assigned later: a reader numbers the committed batches in the order of their batch
-numbers, under a lock of the tenant's head. A transaction that commits late is therefore numbered after everything that
-was read before, so readers skip nothing; and a transaction that changes a memory after another has a higher batch
-number and becomes visible later, so the changes of a memory keep their order. Cursors are dense: each change has the
-number after its predecessor's.
+numbers, while it locks the tenant's head (its row in `change_heads`). A transaction that commits late is therefore
+numbered after everything that was read before, so readers skip nothing; if two transactions change the same memory, the
+later one has a higher batch number and becomes visible later, so the changes of a memory keep their order. Cursors have
+no gaps: the cursor of each change is its predecessor's plus one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read_page(
 
     Args:
         cursor: Cursor of the last change that the reader has, or `oldest`.
-        types: Types to return; None for all. The returned cursor is behind changes of other types.
+        types: Types to return; None for all. The returned cursor is past skipped changes of other types.
         limit: At least 1.
     """
     _number(tx, tenant_id, wait=False)
@@ -168,7 +168,7 @@ def _number(tx: Connection, tenant_id: UUID, *, wait: bool) -> int:
     connection, values = driver_connection(tx), {"tenant": tenant_id, "limit": NUMBERED_MAX}
     if not fetch_value(tx, _IS_PENDING, values):
         return 0
-    # Only if there is no head: beside another transaction that has changed the head, this statement would wait for it.
+    # Only if there is no head: otherwise, the insert would wait for a concurrent transaction that has changed the head.
     if not connection.execute(_HEAD, values).fetchall():
         connection.execute(_OPEN, values)
     head = fetch_value(tx, _LOCK if wait else _TRY_LOCK, values)

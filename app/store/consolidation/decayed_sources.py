@@ -1,4 +1,4 @@
-"""Store the properties of the sources of a summary that decay has deleted.
+"""Store the properties of those sources of a summary that decay deletes.
 
 A summary keeps the content of these sources, but has only the properties that its sources have in common. So the
 properties by which an erasure selects memories are stored for each deleted source, until the summary is deleted or
@@ -45,7 +45,7 @@ ORDER BY merge.summary_id, source.memory_id ON CONFLICT DO NOTHING
 
 
 def list_summaries(tx: Connection, tenant_id: UUID, scope: Scope) -> list[UUID]:
-    """Return the summaries with a deleted source that a scope selects, in id order."""
+    """Return the summaries that have a deleted source whose properties match a scope, in id order."""
     statement = text(f"""
 SELECT DISTINCT summary_id FROM (
   SELECT memory_id AS summary_id, source_id AS memory_id, subject, thread, kind, tags, categories, occurred_at,

@@ -46,7 +46,8 @@ SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id,
 def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[SupersessionPair]:
     """Restore all supersessions saved for an erasure whose memories are visible again.
 
-    If one end of a supersession is still hidden, the supersession is reassigned to the erasure that hides this end.
+    If one end of a supersession is still hidden, the supersession is reassigned to the erasure in its grace period or
+    the quarantine that hides this end, and deleted if neither does.
 
     Returns:
         The pairs that became active; the caller must check whether they are still valid.
@@ -102,7 +103,7 @@ ON CONFLICT DO NOTHING RETURNING memory_id, superseded_id, status
 """  # noqa: S608 - constants only
 _SHOW_AGAIN: Final = _BACK.format(which="erasure_id = %(erasure)s")
 _SHOW_AGAIN_OF: Final = _BACK.format(which="NOT is_added AND %(memory)s IN (memory_id, superseded_id)")
-# Only erasures in their grace period, because memories that are already being erased can't be restored.
+# Only erasures in their grace period and quarantines in force: memories that are being erased can't be restored.
 _HAND_OVER: Final = """
 UPDATE hidden_supersessions AS kept SET erasure_id = hides.erasure_id
 FROM (

@@ -206,7 +206,7 @@ FROM given
 
 
 def deindex(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Mark memories whose rows are locked as archived; a wanted tier below `archived` remains."""
+    """Mark memories as archived; the caller has locked their rows. A wanted tier below `archived` remains."""
     driver_connection(tx).execute(_PUT_AWAY, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
 
 

@@ -150,10 +150,10 @@ SELECT memory_id, superseded_id FROM above
 def upsert_pairs(
     tx: Connection, tenant_id: UUID, judged: Sequence[PairOutcome], status: Status, source: Source
 ) -> list[SupersessionPair]:
-    """Insert pairs with this status; if the outcome has a reason, as rejected, or as proposed if it is `source`.
+    """Insert pairs with `status`; a pair whose outcome has a reason is inserted as proposed or rejected instead.
 
-    The caller holds the lock. A caller's or a person's statement replaces an existing supersession that has another
-    status; a model's doesn't, and neither does a proposal that a person has decided.
+    The reason `source` makes it proposed, any other reason rejected. The caller holds the lock. Statements of callers
+    and persons replace an existing supersession with another status; a model's don't. No proposal replaces a decision.
 
     Returns:
         The pairs that have this status now but didn't have it before.

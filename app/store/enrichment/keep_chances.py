@@ -116,10 +116,10 @@ WHERE state.tenant_id = :tenant AND state.memory_id IN (SELECT memory_id FROM lo
 
 
 class Unfilled(NamedTuple):
-    """A memory scored by an earlier version, whose state has no keep chance yet.
+    """A memory to be given a keep chance.
 
     Attributes:
-        source: `heuristic` or `consolidation`.
+        source: Origin of its salience: `heuristic` (the rules) or `consolidation` (for summaries).
     """
 
     memory_id: UUID
@@ -148,7 +148,7 @@ _UNFILLED, _FILLABLE = (text(_LISTED.format(unfilled=each)) for each in ("AND ke
 
 
 def list_sources(tx: Connection, tenant_id: UUID, summary_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
-    """Return the sources of summaries that still exist, by summary."""
+    """Return, by summary, the sources of these summaries that still exist."""
     sources: dict[UUID, list[UUID]] = defaultdict(list)
     for summary_id, memory_id in tx.execute(_SOURCES, {"tenant": tenant_id, "ids": list(summary_ids)}):
         sources[summary_id].append(memory_id)
@@ -189,7 +189,7 @@ WHERE state.tenant_id = :tenant AND state.memory_id = given.memory_id AND state.
 
 
 def read(tx: Connection, tenant_id: UUID, memory_id: UUID) -> float | None:
-    """Return a memory's stored chance; None if a model or nobody scored it, or an earlier version of the rules did."""
+    """Return the chance stored with a memory's score; None without a score, or if a model or older rules scored it."""
     return tx.execute(_READ, {"tenant": tenant_id, "memory_id": memory_id}).scalar()
 
 

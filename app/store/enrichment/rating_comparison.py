@@ -10,7 +10,8 @@ from sqlalchemy import Connection, text
 
 from app.domain.salience.agreement import ComparedRating
 
-# A worker of an earlier version that scores an edited text by rules leaves the former `rules_salience` in the row.
+# `version` is checked too, because a worker of an earlier version of the service leaves the former `rules_salience` in
+# the row when it scores an edited text by rules.
 _IS_COMPARED = "rules_salience IS NOT NULL AND version IS NOT NULL"
 _SALIENCE = "CAST((emotional + novelty + actionable + personal) / 40 AS float8)"
 _COMPARED = f"SELECT version, {_SALIENCE}, CAST(rules_salience AS float8) FROM scores"  # noqa: S608 - a constant
@@ -23,7 +24,7 @@ class StoredRating:
     Attributes:
         version: Model and prompt version, from `scorer_version`.
         salience: The model's salience, 0 to 1.
-        rules_salience: The rules' salience of the same text; None if a version before this comparison replaced it.
+        rules_salience: The rules' salience of the same text; None if it wasn't stored, as by earlier versions.
     """
 
     version: str

@@ -15,8 +15,8 @@ from app.domain.text.words import format_line
 def list_around(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> dict[UUID, list[ContextTurn]]:
     """Return the turns next to these memories in their threads, in order; memories without any are missing.
 
-    Memories that an erasure hides are deleted ones. A turn about another subject is left out and not replaced by a
-    turn further away. Texts are shortened by `excerpt`.
+    Memories that an erasure hides count as deleted. A turn about another subject is omitted and not replaced by a turn
+    further away. Texts are shortened by `excerpt`.
     """
     if not memory_ids:
         return {}

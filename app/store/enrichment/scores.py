@@ -170,9 +170,9 @@ def write(
     """Write scores of memories whose text is unchanged since it was read and that the caller hasn't scored since.
 
     A score by the rules isn't written if a model has rated this text already. In either case, the memory's salience
-    (the sum of the four criteria, divided by 40) and its keep chance are then set from the stored score, and the next
-    sweep decides its tier again. Its kind is set to the inferred kind if the caller gave none. A memory whose text has
-    changed is skipped: its new text is scored separately.
+    (the sum of the four criteria, divided by 40) and its keep chance are then set from the stored score. If the keep
+    chance changes, the next sweep decides the memory's tier again. Its kind is set to the inferred kind if the caller
+    gave none. A memory whose text has changed is skipped: its new text is scored separately.
 
     A new score replaces the earlier score and clears its cues. A model's score keeps the rules' salience of the same
     text beside it, to compare both.

@@ -23,8 +23,8 @@ SEARCHED_BY: Final = (INDEX, EMBED)
 NIL = UUID(int=0)
 _ITEMS_LOOKED_AT = 64
 TURN_SECONDS_MAX: Final = 1.0
-"""Age from which a claim doesn't keep another worker from a further turn of its tenant: it takes long, as a call of a
-slow model does, or its worker died."""
+"""Age from which a claim no longer prevents other claims of its tenant's work (`Sharing.one_turn`): the claimed
+work takes long, as with a slow model, or the worker died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Sharing:
     """Rules for claims while several tenants have work of the stage.
 
     Attributes:
-        limit: Maximum number of memories of such a claim.
-        is_shared: Claim like that even if only one tenant has work now.
-        one_turn: Claim nothing of a tenant whose turn has just begun, which leaves the lane's other processes to its
-            neighbours.
+        limit: Maximum number of memories of a claim.
+        is_shared: Apply these rules even if only one tenant has work now.
+        one_turn: Skip a tenant with a claim that is younger than `TURN_SECONDS_MAX`, so that the lane's other processes
+            serve other tenants.
     """
 
     limit: int
@@ -136,8 +136,9 @@ def claim(
 
 _ONE_CLAIM = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
-# A tenant has work if an item is claimed, or may be: items postponed because of its budget don't count. It is busy if
-# its oldest items were just claimed; only these are read, since they are claimed first.
+# A tenant has work if one of its items is claimed or can be claimed now; items postponed because of its budget don't
+# count. A tenant is busy if one of its oldest items was just claimed; later items aren't read, because the oldest are
+# claimed first.
 _CLAIM = text("""
 WITH RECURSIVE sharing AS MATERIALIZED (
   SELECT are_several, (are_several OR :is_shared) AND CAST(:shared_limit AS integer) IS NOT NULL AS is_shared

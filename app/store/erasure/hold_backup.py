@@ -1,4 +1,4 @@
-"""Back up legal holds in force in the key store's schema, which a restore of the data doesn't overwrite.
+"""Back up the legal holds in force. The copies are in the key store's schema, which a restore of the data keeps.
 
 When a transaction that places or releases a hold commits, a trigger (migration 0025) inserts or deletes the copy and
 counts the change.

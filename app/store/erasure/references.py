@@ -62,8 +62,8 @@ FROM jobs WHERE tenant_id = %(tenant)s AND status NOT IN ('queued', 'running') A
 _HOLDS: Final = """
 FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL
   AND (subject = %(subject)s::text OR thread = %(thread)s::text)"""
-# Notes on identity checks of open requests are found if they contain the name; notes of answered requests remain only
-# if an older version answered them.
+# Selects notes on identity checks: of open requests if they contain the name, of answered requests (an older version
+# left them there), and of requests whose export has expired.
 _NOTES: Final = """
 FROM privacy_requests AS request WHERE request.tenant_id = %(tenant)s AND request.identity_note IS NOT NULL AND (
   request.answer IS NOT NULL OR request.identity_note ~* %(word)s::text OR EXISTS (

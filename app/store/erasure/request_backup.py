@@ -65,7 +65,7 @@ def add_held(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> None:
     tx.execute(_ADD_HELD, {"tenant": tenant_id, "erasure_id": erasure_id})
 
 
-# The ledger's entry makes an older copy wait for a replay, so the change isn't counted.
+# The change isn't counted: an older copy of the data needs a replay in any case, because of the erasure's ledger entry.
 _ADD_HELD: Final = text("""
 INSERT INTO ebbing_keys.erasure_requests (tenant_id, erasure_id, seq, asked)
 SELECT tenant_id, erasure_id, (SELECT seq FROM ebbing_keys.request_mark),

@@ -93,7 +93,7 @@ class Erasure:
 
     @property
     def is_batch(self) -> bool:
-        """True for an erasure that combines deletions of single memories; no request lists it."""
+        """True for an erasure that combines deletions of single memories; `page` omits it."""
         return self.batch_id == self.erasure_id
 
 
@@ -282,7 +282,7 @@ WHERE tenant_id = %(tenant)s AND erasure_id = ANY (%(ids)s) AND erasure_id = CAS
 
 
 def clear_aliases(tx: Connection, tenant_id: UUID) -> None:
-    """Delete the aliases of finished erasures, which workers of the version before leave when they finish one."""
+    """Delete the aliases of finished erasures; workers of the previous version leave them when finishing."""
     tx.execute(_CLEAR_ALIASES, {"tenant": tenant_id})
 
 
@@ -297,7 +297,7 @@ _AS: Final = {name: f"CAST(:{name} AS jsonb)" for name in ("scope", "plan", "exe
 
 
 def count(tx: Connection, tenant_id: UUID, scope: Scope) -> Matching:
-    """Count the memories in a scope, those that are already hidden or deleted apart."""
+    """Count the memories in a scope; memories that are already hidden or deleted are counted separately."""
     statement = text(f"""
 SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(*) FILTER (WHERE deleted_at IS NULL AND is_held),
   count(*) FILTER (WHERE deleted_at IS NOT NULL), count(*) FILTER (WHERE deleted_at IS NOT NULL AND is_held)

@@ -20,7 +20,7 @@ from app.store.privacy.holds import HOLDS
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
 
-# `changes` isn't counted: the feed keeps the ids of erased memories, so that copies are deleted, and nothing else.
+# `changes` isn't counted: of erased memories, the feed keeps only the ids, so that its readers delete their copies.
 # By table: SQL for the memory ids in a row, and for the condition that at least one of them is among `ids`.
 _BY_ID: Final = {
     **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
@@ -31,7 +31,7 @@ _BY_ID: Final = {
     "merges": ("ARRAY[summary_id]", "summary_id = ANY (%(ids)s)"),
 }
 
-# By description: statements that count rows that may contain the subject's name or words without a memory id.
+# By description: statements that count remaining rows by other criteria, mostly by the subject's name.
 _BY_NAME: Final = {
     "requests kept beside the keys": """
 SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND (erasure_id = %(erasure)s

@@ -1,4 +1,4 @@
-"""Find the unfinished erasures of a case, such as that of a letter in which several people or spellings are named."""
+"""Find the unfinished erasures with the same case reference, such as those of a letter that names several people."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class UnfinishedErasure(NamedTuple):
 def list_unfinished(
     tx: Connection, tenant_id: UUID, case_reference: str | None, but: UUID
 ) -> tuple[UnfinishedErasure, ...]:
-    """Return the unfinished erasures with a case reference in any case of letters, except one, oldest first.
+    """Return the unfinished erasures with this case reference (case-insensitive) except `but`, oldest first.
 
     Args:
-        case_reference: None, or a text that was redacted, belongs to no case.
-        but: Id of the erasure or request whose case it is.
+        case_reference: The result is empty if it is None or was redacted.
+        but: Id of the erasure or request from which `case_reference` was read.
     """
     if case_reference is None or case_reference == REDACTED:
         return ()

@@ -112,7 +112,7 @@ def enter_in_ledger(
     connection = driver_connection(tx)
     connection.execute(_LOCK_MARK)
     if connection.execute(_LEDGER, values).rowcount:
-        # Entries of all tenants count, and row-level security would hide those of others.
+        # The new mark depends on the entries of all tenants; row-level security would hide other tenants' entries.
         connection.execute(_BIND, {"tenant": ""})
         connection.execute(_MARK, values)
         connection.execute(_BIND, {"tenant": str(tenant_id)})

@@ -1,4 +1,4 @@
-"""Read memories as files, those whose external id is a path below a directory; rename them, and keep former texts."""
+"""Read and rename files (memories whose external id is a path below a directory), and store their former texts."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ WHERE memory.tenant_id = :tenant AND memory.memory_id = given.memory_id
 
 
 def add_version(tx: Connection, tenant_id: UUID, memory_id: UUID, version_id: UUID) -> None:
-    """Insert a copy of a file with its present text and strength, which isn't a file and isn't protected from decay.
+    """Insert a memory with a file's present text and strength; it isn't a file and isn't protected from decay.
 
-    The caller has locked the file's row and lets the file supersede the copy.
+    The caller has locked the file's row, and adds a supersession of this memory by the file.
     """
     values = {
         "tenant": tenant_id,
@@ -143,7 +143,7 @@ SELECT tenant_id, %(version)s, {_STATE} FROM memory_state WHERE tenant_id = %(te
 
 
 def list_versions(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Return the former texts of files, in id order: memories that one of these supersedes and that are versions."""
+    """Return the ids of the versions (memories with a former text) that these files supersede, in id order."""
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids), "tag": VERSION_TAG}
     return [row[0] for row in driver_connection(tx).execute(_VERSIONS, values).fetchall()]
 

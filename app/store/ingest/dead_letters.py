@@ -298,7 +298,7 @@ DELETE FROM dead_letters WHERE tenant_id = :tenant_id AND letter_id = ANY(:lette
 
 
 def claim(tx: Connection, tenant_id: UUID, letter_id: UUID) -> StoredWork | None:
-    """End a letter whose memories are stored, so that the caller can queue them again in this transaction.
+    """Mark a letter as replayed if its memories are stored; the caller queues them again in this transaction.
 
     Returns:
         The letter's work, or None if the letter no longer exists or can't be replayed.
@@ -315,7 +315,7 @@ RETURNING stage, memory_ids, replays
 
 
 def claim_stored(tx: Connection, tenant_id: UUID, wanted: LetterFilter, limit: int) -> dict[UUID, StoredWork]:
-    """End the oldest matching letters whose memories are stored, so that the caller can queue the memories again.
+    """Mark as replayed the oldest matching letters whose memories are stored; the caller queues the memories again.
 
     Letters locked by another transaction are skipped.
 

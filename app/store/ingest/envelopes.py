@@ -22,8 +22,8 @@ from app.store.erasure.whole_tenant import IS_DELETED
 from app.store.memories import writes
 from app.store.memories.tenant_counts import TierCounts
 
-# Maximum number of memories per item of enrichment work: small enough for the turns of tenants that share a stage. A
-# tenant alone has several items in a turn.
+# Maximum number of memories per item of enrichment work. It is small because tenants that share a stage alternate after
+# few memories. If only one tenant has work, a claim takes several items.
 WORK_ITEM_MEMORIES = 250
 
 

@@ -57,7 +57,7 @@ _MOMENTS: Final = ("created_at", "accessed_at", "anchored_at")
 
 
 class ExternalIdTaken(Exception):
-    """Another transaction has just stored a memory with the external id or id of one of these."""
+    """Another transaction has just stored a memory with the external id or id of one of the imported memories."""
 
 
 @dataclass(frozen=True, slots=True)

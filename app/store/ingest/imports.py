@@ -15,7 +15,7 @@ from app.store.core.paging import Latest, Page, Place
 
 Status = Literal["running", "done", "failed", "ended"]
 REASONS_MAX: Final = 200
-"""Maximum number of reasons that an import counts one by one, since reasons have numbers of lines and lengths."""
+"""Maximum number of reasons that are counted separately; many differ, because they contain line numbers and lengths."""
 OTHER_REASONS: Final = "another reason"
 SKIPPED_MAX: Final = 1_000
 """Maximum number of skipped records that an import lists; `reasons` counts all of them."""
@@ -210,7 +210,7 @@ WHERE tenant_id = :tenant AND memory_id = ANY (CAST(:ids AS uuid[])) AND externa
 
 
 def list_inserted(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> set[UUID]:
-    """Return those of these memories that are stored under their own ids."""
+    """Return those of these ids that are ids of stored memories, not of records that updated an existing memory."""
     return set(tx.execute(_INSERTED, {"tenant": tenant_id, "ids": list(memory_ids)}).scalars())
 
 

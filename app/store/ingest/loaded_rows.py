@@ -18,7 +18,7 @@ _GENERATED: Final = ("event_id",)
 
 
 class RowsRefused(Exception):
-    """Rows of the dump violate a constraint of their table, which the message names; it has no content."""
+    """Rows of the dump lack a column or violate a constraint; the message names the table and contains no values."""
 
 
 def insert_rows(tx: Connection, tenant_id: UUID, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -64,7 +64,7 @@ ON CONFLICT DO NOTHING
 
 
 def insert_standing(tx: Connection, tenant_id: UUID, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Insert rows of the tenant itself that don't exist yet. Return the number of inserted rows.
+    """Insert rows into a table, except rows that exist already. Return the number of inserted rows.
 
     Raises:
         RowsRefused: A row violates a constraint.
@@ -79,7 +79,7 @@ ON CONFLICT DO NOTHING
 
 
 def insert_merges(tx: Connection, tenant_id: UUID, rows: Sequence[Mapping[str, Any]]) -> tuple[int, list[UUID]]:
-    """Insert merges with their lineage, unless their summary isn't stored.
+    """Insert, with their lineage, the merges that have no summary or whose summary is stored.
 
     Returns:
         The number of inserted merges, and the sources of done merges whose summary isn't stored.
@@ -108,7 +108,7 @@ def insert_merges(tx: Connection, tenant_id: UUID, rows: Sequence[Mapping[str, A
 
 
 def write_settings(tx: Connection, tenant_id: UUID, settings: Mapping[str, Any]) -> None:
-    """Take over what a dump's header says about its tenant as a whole.
+    """Store the tenant-wide settings of a dump's header (`dump.SETTINGS`).
 
     Raises:
         RowsRefused: A value violates a constraint.
@@ -167,7 +167,7 @@ SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(:table) AND attnum
 
 
 def find_lower(tx: Connection, tenant_id: UUID) -> tuple[bool, bool]:
-    """Return whether a tenant has archived memories, and whether it has some that were in cold storage before."""
+    """Return whether a tenant has archived memories, and whether any of them have the wanted tier `cold`."""
     archived, cold = tx.execute(_LOWER, {"tenant": tenant_id}).one()
     return archived, cold
 
@@ -209,7 +209,7 @@ WHERE tenant_id = %(tenant)s AND memory_ids && %(ids)s AND id = ANY (%(ids)s)
 
 
 def read_source(tx: Connection, tenant_id: UUID) -> str | None:
-    """Return whether a dump's tenant exists here: `here`, `deleted`, or None if it is of another installation."""
+    """Return `here` if this installation has a dump's tenant, `deleted` if it was deleted, or None if it is unknown."""
     status: str | None = tx.execute(_SOURCE, {"tenant": tenant_id}).scalar()
     return status
 

@@ -131,8 +131,8 @@ def claim_for_sending(
         kinds: The job kinds to which `among` refers.
         among: Select only jobs of these kinds; False selects only jobs of all other kinds.
         yielding: Select jobs of this kind only while no other selected job is due, or after `passed_over_max`.
-        passed_over_max: Number of other jobs that are sent before the job of the yielding kind that has waited longest;
-            then it is sent before all others, and counts from 0 again.
+        passed_over_max: Number of other jobs that are sent before the job of the yielding kind that has waited longest.
+            After this number, that job is sent before all others, and its count returns to 0.
     """
     values = {"at_once": at_once, "after": RESEND_AFTER_SECONDS, "kinds": list(kinds), "among": among}
     values |= {"yielding": yielding, "passed_over_max": passed_over_max}

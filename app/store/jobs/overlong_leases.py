@@ -1,7 +1,7 @@
-"""End leases and delays that a step of the database's clock has made much longer than any is meant to last.
+"""End leases and delays that are much too long because the database's clock was set back.
 
-After a step back, a lease taken before it would hold its work for as long as the step. A worker that still has such a
-lease notices at its end that it has lost it, as after any expired lease.
+A lease taken before the clock was set back would block its work for that much longer. A worker whose lease was ended
+notices this when it finishes the work, as after any expired lease.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LONGEST_SECONDS: Final = 3600
 
 
 def end_overlong(tx: Connection) -> int:
-    """Make the work of such leases claimable now; return the number of leases and delays that end."""
+    """End leases and delays longer than `LONGEST_SECONDS`, so that their work can be claimed; return their number."""
     return sum(tx.execute(statement, {"longest": LONGEST_SECONDS}).rowcount for statement in _END)
 
 

@@ -106,7 +106,7 @@ _FROM = "FROM runs AS run LEFT JOIN jobs AS job ON job.job_id = run.job_id"
 
 
 def list_tenants_lacking(tx: Connection, task: str, limit: int) -> list[UUID]:
-    """Return tenants without a schedule row for this task, without simulated tenants and those being deleted."""
+    """Return tenants without a schedule row for this task, except simulated tenants and tenants being deleted."""
     return list(tx.execute(_LACKING, {"task": task, "limit": limit}).scalars())
 
 

@@ -169,7 +169,7 @@ _FULLEST = text(f"{_LINK_COUNTS} ORDER BY links DESC, memory_id LIMIT 1")
 
 
 def count_above(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], most: int) -> dict[UUID, int]:
-    """Return the number of links, in either direction, of those of these memories that have more than `most`."""
+    """Return, by id, the number of links in either direction of each of these memories that has more than `most`."""
     values = {"tenant": tenant_id, "ids": list(memory_ids), "most": most}
     return {row.memory_id: row.links for row in tx.execute(_COUNT_ABOVE, values)}
 
@@ -197,7 +197,7 @@ def lock_targets(
 ) -> set[UUID]:
     """Lock these memories together with the memories that have these external ids, in id order.
 
-    A later lock of the second ones in the same transaction can then cause no deadlock.
+    If the same transaction later locks the memories with these external ids again, no deadlock can occur.
 
     Returns:
         The ids of the locked memories; deleted ones are omitted.

@@ -11,7 +11,7 @@ from app.store.core.binary_arrays import driver_connection
 
 
 class TextPage(NamedTuple):
-    """Texts with a word, each with its subject, and the last memory of the page; None if no memories follow."""
+    """Texts with a word, each with its subject, and the page's last memory (`last_id`, None if no memories follow)."""
 
     texts: list[tuple[str | None, str]]
     last_id: UUID | None
@@ -20,7 +20,8 @@ class TextPage(NamedTuple):
 def read_page(tx: Connection, tenant_id: UUID, word: str, after: UUID | None, limit: int) -> TextPage:
     """Return the texts that contain a word among a page of visible memories, latest first.
 
-    Accents and letters that case folding changes aren't compared here, so a text with any of them is returned too.
+    Texts with characters outside ASCII are always returned, because the query compares neither accents nor folded case;
+    the caller must search them.
 
     Args:
         word: A folded word without accents.

@@ -1,4 +1,4 @@
-"""Store links of accepted memories that couldn't be added, by the target's name, until the target arrives."""
+"""Store links that couldn't be added with their memories, by the target's name, until the target arrives."""
 
 from __future__ import annotations
 

@@ -102,13 +102,13 @@ WHERE tenant_id = %(tenant)s AND {first} = ANY (%(ids)s)
 
 
 def list_standing(tx: Connection, tenant_id: UUID, table: str) -> list[dict[str, Any]]:
-    """Return all rows of a table of `STANDING` or of the averages by tick."""
+    """Return all of the tenant's rows of a table: one of `STANDING`, or `tick_averages`."""
     statement = f"SELECT (to_jsonb(found) - 'tenant_id')::text FROM {table} AS found WHERE tenant_id = %(tenant)s"  # noqa: S608 - names from code
     return [msgspec.json.decode(row) for (row,) in driver_connection(tx).execute(statement, {"tenant": tenant_id})]
 
 
 def list_merges(tx: Connection, tenant_id: UUID, after: UUID, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-    """Return the next merges by id, each with its lineage; key points only with the summary from which they are."""
+    """Return the next merges by id, each with its lineage; `key_points` is emptied for merges without a summary."""
     values = {"tenant": tenant_id, "after": after, "limit": limit}
     rows = driver_connection(tx).execute(_MERGES.encode(), values).fetchall()
     return [(merge_id, msgspec.json.decode(row)) for merge_id, row in rows]
@@ -126,7 +126,7 @@ FROM merges AS merge WHERE tenant_id = %(tenant)s AND merge_id > %(after)s ORDER
 
 
 def read_settings(tx: Connection, tenant_id: UUID) -> dict[str, Any]:
-    """Return what belongs to the tenant as a whole, by the names of `dump.SETTINGS`."""
+    """Return the tenant-wide settings for a dump's header, by name (`dump.SETTINGS`); null values are omitted."""
     row = driver_connection(tx).execute(_SETTINGS.encode(), {"tenant": tenant_id}).fetchone()
     settings: dict[str, Any] = msgspec.json.decode(row[0]) if row else {}
     return {name: settings[name] for name in SETTINGS if settings.get(name) is not None}

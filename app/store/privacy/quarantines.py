@@ -45,7 +45,7 @@ class Quarantine:
 
 
 class Covered(NamedTuple):
-    """Number of memories that a quarantine would hide, of these those under a legal hold, and of their summaries.
+    """Numbers of memories that a quarantine would hide, of those among them under a legal hold, and of their summaries.
 
     `hidden` counts memories that match and are hidden already, by an erasure or another quarantine.
     """

@@ -38,7 +38,7 @@ PLACED = {
 def test_a_quarantine_is_counted_confirmed_and_placed(cli: Cli, api: Stub) -> None:
     api.replies[f"POST {PATH}"] = [Reply(200, COUNTS), Reply(201, PLACED)]
     done = cli("quarantine", "place", "--key", "k1", given="y\n")
-    assert "Hide 3 memories, 1 of them under a legal hold, and 1 summary until they are made again?" in done.err
+    assert "Hide 3 memories, 1 of them under a legal hold, and 1 summary until regenerated without them?" in done.err
     assert "quarantine q1 is placed: 4 memories hidden" in done.out
     assert "ebbing keys revoke k1" in done.err
     assert [asked.json for asked in api.asked] == [

@@ -83,7 +83,7 @@ def test_a_letter_that_states_open_work_has_a_warning(
     headers = {"Ebbing-Open-Work": "2 texts with a part of the person's name still to review"}
     api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear", headers)
     done = cli("privacy", "letter", "r1", "completion", *form)
-    assert "warning: work remains, which the letter states: 2 texts with a part of the person's name" in done.err
+    assert "warning: the letter states that work remains: 2 texts with a part of the person's name" in done.err
     assert ("Dear" in done.out) == (not form)
     api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear")
     assert "warning" not in cli("privacy", "letter", "r1", "completion", *form).err

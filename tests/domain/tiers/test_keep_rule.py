@@ -115,7 +115,7 @@ def test_a_summary_has_the_highest_chance_of_its_sources() -> None:
         (facts("heuristic", 0.34), 0.2, "keep_chance", f"keep chance 0.34 is above {KEEP_ABOVE:g}"),
         (facts("llm"), 0.5, "keep_chance", "it follows from the model's salience 0.5"),
         (facts("consolidation", 0.34), 0.2, "keep_chance", "it is the highest of the summary's sources"),
-        (facts("heuristic", 0.34, shift=0.3), 0.2, "keep_chance", "uses memories of the same role raised it from 0.34"),
+        (facts("heuristic", 0.34, shift=0.3), 0.2, "keep_chance", "memories of the same role raised it from 0.34"),
         (facts("caller"), 0.5, "salience", "salience 0.5 is above 0.145, and the caller set it"),
         (facts("heuristic"), 0.5, "salience", "salience 0.5 is above 0.145; the memory has no keep chance yet"),
         (facts("heuristic", 0.05), 0.2, "decay", f"keep chance 0.05 is below {KEEP_ABOVE:g}"),

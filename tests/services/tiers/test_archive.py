@@ -229,6 +229,6 @@ def test_without_a_basis_vectors_are_kept_whole_and_it_says_so(service: Service,
     fade(service, ids)
     counts, notes = archive_all(tenant.tenant_id)
     assert counts["whole"] == 1
-    assert notes == ["1 vectors are too few to reduce by: they are kept as they are for now"]
+    assert notes == ["1 vectors are too few to fit a basis: they aren't reduced for now"]
     assert service.rows("SELECT vector_dims(vector), basis_id FROM archived_memories") == [(256, None)]
     assert pca_fitting.list_in_use(tenant.tenant_id)[0].variance_kept == 1

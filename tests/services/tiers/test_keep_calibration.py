@@ -140,7 +140,7 @@ def test_uses_raise_the_role_that_is_used_more_than_expected(service: Service) -
     as_of = NOW + timedelta(days=300)
     explained = explain_tier(tenant.tenant_id, keep, as_of)
     assert (explained.verdict.rule, explained.case.keep_shift > 0) == ("keep_chance", True)
-    assert "uses memories of the same role raised it from 0.1" in explained.verdict.why
+    assert "uses of memories of the same role raised it from 0.1" in explained.verdict.why
     assert explain_tier(tenant.tenant_id, not_kept, as_of).case.keep_shift < 0
     assert explain_tier(tenant.tenant_id, own, as_of).case.keep_shift == 0, "the caller's own salience isn't shifted"
 

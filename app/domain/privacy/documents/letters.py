@@ -30,7 +30,7 @@ WAITS: Final = (
     "the erasure waits for the release of a legal hold: send the letter `partial`, which states what was erased and "
     "what is retained on which ground; the request is answered when the hold is released"
 )
-ERASING: Final = "the erasure isn't finished: its end answers this request; only then the letter `completion` exists"
+ERASING: Final = "the erasure isn't finished: finishing it answers this request and permits the letter `completion`"
 _SEARCHED: Final[tuple[Nature, ...]] = ("erasure", "access", "portable")
 """Natures of requests that are answered by searching all systems for the requester's data."""
 

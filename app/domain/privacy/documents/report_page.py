@@ -83,7 +83,7 @@ def _describe_result(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _summary(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the sentence with the numbers that matter, and what it doesn't count."""
+    """Return the summary: numbers of memories by outcome, with references to other sections and to the terms."""
     counts = count_outcomes(report)
     lines = [texts.text("report.summary.nothing")]
     if counts.in_scope:

@@ -81,9 +81,9 @@ def _describe_tombstones(report: Mapping[str, Any], texts: Texts) -> Iterator[st
 
 
 def _describe_audit(report: Mapping[str, Any], texts: Texts) -> Iterator[str]:
-    """Yield the contents and the retention of the audit log; reports of earlier versions don't say if it is a person's.
+    """Yield the contents and the retention of the erasure's entries in the audit log.
 
-    An erasure by conditions may have named a person among them.
+    Reports of earlier versions don't state whether the erasure named a person; its conditions may have named one.
     """
     key, names_person = "kept.audit", report.get("names_person", report.get("scope") == "subject" or None)
     parts = ["dates", "ids", "memories"]
@@ -100,7 +100,7 @@ def _describe_case(report: Mapping[str, Any], texts: Texts) -> Iterator[str]:
 
 
 def _describe_request_log(report: Mapping[str, Any], texts: Texts) -> Iterator[str]:
-    """Yield the contents of the request log's entry, and those that the report states only as long as it exists."""
+    """Yield the contents of the request log's entry, and which of them the report loses when the entry is deleted."""
     key = "kept.request_log"
     recorded = {"identity": "identity", "extension": "extension", "partial": "partly_answered_at"}
     only_here = [name for name, field in recorded.items() if report.get(field)]

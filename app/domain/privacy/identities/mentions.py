@@ -27,7 +27,7 @@ class MentionFinder:
 
     @property
     def rarest_word(self) -> str:
-        """The longest word, which every text with a mention contains in some case and with some accents."""
+        """The longest word; every text with a mention contains it, perhaps with other case and accents."""
         return max(self.words, key=len)
 
     def find(self, text: str) -> IdentityKind | None:

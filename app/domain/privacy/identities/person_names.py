@@ -144,7 +144,7 @@ def _rate_unknown(word: str, after: str, *, is_german: bool) -> float:
     return 0.6 if is_surname and not is_german else 0
 
 
-_SYLLABLES: Final = 6  # letters of a given name after a family name
+_SYLLABLES: Final = 6  # maximum letters of an unlisted given name after a family name
 
 
 def _next(text: str, words: Sequence[_Word], place: int) -> int | None:

@@ -35,9 +35,10 @@ _ENDS: Final = frozenset(".!?:;\n")
 class NamePartFinder:
     """Finds parts of a person's names in texts.
 
-    A part is a word of a name of several words, of three letters or more without digits; a mail address is split before
-    the @. It counts in any case, Unicode form and spelling of accents, as a whole word. A part that is an ordinary word
-    too counts only where it is capitalised within a sentence. Names with a number (`customer 17`) have no parts.
+    A part is a word of three letters or more, without digits, in a name of several words; of a mail address, only the
+    words before the @ count. Parts are found as whole words, ignoring case, Unicode form and accents. A part that is an
+    ordinary word too counts only where it is capitalised within a sentence. Names with a number (`customer 17`) have
+    no parts.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -62,8 +62,8 @@ class NearName(NamedTuple):
     """A stored subject with a name like the one given.
 
     Attributes:
-        likeness: `exact`; `case`: equal but for case and Unicode form; `spelling`: also but for accents, spaces and
-            punctuation; `words`: the same words in another order, or with a title; `email`: the name before the @;
+        likeness: `exact`; `case`: equal except for case and Unicode form; `spelling`: and except for accents, spaces
+            and punctuation; `words`: the same words in another order, or with a title; `email`: the name before the @;
             `speaker`: memories about the subject have this speaker; `part`: one name contains the words or the letters
             of the other, some perhaps as initials; `similar`: the same, with one or two other letters in a word.
         memories: Number of stored memories about the subject, including hidden ones.
@@ -124,7 +124,7 @@ class NameMatcher:
     def _match_words(self, stored: str, folded: str, letters: str) -> NearName | None:
         """Compare the words of two names in any order; None unless one of the names has all words of the other."""
         if self._any_word is None or not self._any_word.search(letters):
-            return None  # decided for most names, before their words are split
+            return None  # most stored names are rejected here, before they are split into words
         words = _split_words(folded)
         if self._known_words.isdisjoint(words) and not any(
             len(word) >= _WORD_MIN and each.count_edits(word) for word in words for each in self._long_words
@@ -223,7 +223,7 @@ class _WordPairs:
         return [word.letters for word in self._given]
 
     def _pair_misspelt(self, letters_min: int) -> None:
-        """Pair words in which one or two letters differ; numbers aren't compared, since another one is another name."""
+        """Pair words that differ in one or two letters and have no digits: a different number is a different name."""
         for word in list(self._given):
             candidates = [
                 (edits, each)

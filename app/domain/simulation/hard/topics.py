@@ -101,5 +101,5 @@ THEMES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     for language, themes in table.get("themes", {}).items()
 }
 """Sentences of the assistant by language and theme. `opening`, `closing`, `acknowledge` (a user's statement), `prompt`
-(before one) and `agree` (a user's consent to a proposal) aren't themes of answers."""
+(for such a statement) and `agree` (a user's consent to a proposal) aren't themes of answers."""
 TURNS: Final = frozenset({"opening", "closing", "acknowledge", "prompt", "agree"})

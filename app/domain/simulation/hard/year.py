@@ -152,7 +152,7 @@ class _Calendar:
         return self._talkers[int(day)]
 
     def choose_day(self, person: str, after: float = -1) -> float:
-        """Return a random time on one of the person's days after this time, or on any day if none is left."""
+        """Return a random time on one of the person's later days, or any random time after `after` if none is left."""
         days = [day for day, talker in enumerate(self._talkers) if talker == person and day > after]
         if not days:
             return float(self._chance.uniform(max(after, 0), self.days))
@@ -287,7 +287,7 @@ class _Talks:
         return self._join([opening, *remarks, closing], language)
 
     def _embed(self, text: str, language: str) -> str:
-        """Return a statement of the assistant before or after general remarks."""
+        """Return an answer of the assistant that contains this statement, before or after general remarks."""
         parts = [text, *self._remarks(language)]
         if self._chance.random() < 1 / 2:
             parts = [*parts[1:], text]
