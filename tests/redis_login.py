@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from secrets import token_hex
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
-from app.embedded.redis import HANDSHAKE
-from app.embedded.redis_access import service_rules
+from app.embedded.redis_access import rules_for
 
 USER = "ebbing-under-test"
 
@@ -21,10 +19,9 @@ def restricted(admin: redis.Redis, url: str) -> str:
     password = token_hex(16)
     run: Callable[..., object] = admin.execute_command
     parts = urlsplit(url)
-    rules = service_rules(int(parts.path.strip("/") or 0)).split()
+    major, minor = cast("dict[str, Any]", admin.info("server"))["redis_version"].split(".")[:2]
+    rules = rules_for((int(major), int(minor)), int(parts.path.strip("/") or 0)).split()
     run("ACL", "SETUSER", USER, "reset", "on", f">{password}", *rules)
-    with suppress(redis.ResponseError):  # newer servers know no such rule
-        run("ACL", "SETUSER", USER, HANDSHAKE)
     run("ACL", "LOG", "RESET")
     return urlunsplit(parts._replace(netloc=f"{USER}:{password}@{parts.netloc.rpartition('@')[2]}"))
 

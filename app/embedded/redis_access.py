@@ -30,6 +30,25 @@ COMMANDS: Final = (
 )
 
 
+SETINFO: Final = "+client|setinfo"
+MAINT_NOTIFICATIONS: Final = "+client|maint_notifications"
+"""Rules for subcommands that redis-py calls when it connects, and of which it ignores the refusal."""
+
+
+def rules_for(version: tuple[int, int], database: int = 0) -> str:
+    """Return `service_rules` as a server of this version accepts them.
+
+    From version 7.0 on, Redis refuses to start with a rule for a subcommand that it doesn't have; `CLIENT SETINFO` came
+    with 7.2. Before, it accepts any subcommand, and would log the refusal of each call that no rule permits.
+    """
+    rules = service_rules(database).split()
+    if version < (7, 0):
+        rules.append(MAINT_NOTIFICATIONS)
+    elif version < (7, 2):
+        rules.remove(SETINFO)
+    return " ".join(rules)
+
+
 def service_rules(database: int = 0) -> str:
     """Return the rules of the service's login, without its password, for `user` and `ACL SETUSER`.
 

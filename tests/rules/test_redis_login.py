@@ -10,7 +10,16 @@ import yaml
 
 from app import queues
 from app.clients.redis import connection
-from app.embedded.redis_access import CHANNELS, COMMANDS, KEYS, WORKERS_CHANNEL, service_rules
+from app.embedded.redis_access import (
+    CHANNELS,
+    COMMANDS,
+    KEYS,
+    MAINT_NOTIFICATIONS,
+    SETINFO,
+    WORKERS_CHANNEL,
+    rules_for,
+    service_rules,
+)
 
 ROOT = Path(__file__).parents[2]
 DANGEROUS = {
@@ -44,6 +53,17 @@ def test_all_keys_and_channels_begin_with_the_allowed_prefix() -> None:
         assert name.startswith(KEYS.removeprefix("~").removesuffix("*"))
         assert name.startswith(CHANNELS.split("&")[1].removesuffix("*"))
     assert WORKERS_CHANNEL.format(database=0).startswith(prefix)
+
+
+def test_no_version_of_redis_gets_a_rule_for_a_subcommand_that_it_would_refuse() -> None:
+    def handshake(major: int, minor: int) -> list[str]:
+        rules = rules_for((major, minor)).split()
+        return [rule for rule in rules if rule in {SETINFO, MAINT_NOTIFICATIONS}]
+
+    assert handshake(6, 2) == [SETINFO, MAINT_NOTIFICATIONS]
+    assert handshake(7, 0) == []
+    assert handshake(7, 2) == handshake(8, 0) == [SETINFO]
+    assert rules_for((8, 0), 3) == service_rules(3)
 
 
 def test_composes_redis_has_these_rules() -> None:

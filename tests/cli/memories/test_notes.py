@@ -95,7 +95,9 @@ def test_an_edited_note_is_named_and_left(cli: Cli, api: Stub, notes: Notes, fol
     del notes.texts[ONE]
     api.replies[f"GET /v1/memories/{ONE}"] = Reply(200, {"id": str(ONE)})
     assert "1 edited by hand" in cli("notes", "vault").out, "demoted, not erased"
-    api.replies[f"GET /v1/memories/{ONE}"] = Reply(500, problem(500, "internal"))  # a 503 would be repeated for a minute
+    api.replies[f"GET /v1/memories/{ONE}"] = Reply(
+        500, problem(500, "internal")
+    )  # a 503 would be repeated for a minute
     assert cli("notes", "vault").code != 0
     assert edited.read_text() == "edited"
     api.replies[f"GET /v1/memories/{ONE}"] = Reply(404, problem(404, "not-found"))

@@ -104,8 +104,10 @@ def _figure(row: Mapping[str, Any], name: str) -> int:
 
 
 def _name_system(code: str, report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the name of a system. That of the store `records` depends on the scope, because operators' texts are
-    compared with names only if a person is erased.
+    """Return the name of a system.
+
+    That of the store `records` depends on the scope, because operators' texts are compared with names only if a person
+    is erased.
     """
     is_texts = code == "records" and report.get("scope") == "subject"
     return texts.text("stores.records.name_person" if is_texts else f"stores.{code}.name")
