@@ -109,7 +109,7 @@ WORK: Final[dict[str, str]] = {
     "cold_damaged": "Reads of memories in cold storage that were missing or damaged.",
     "cold_orphans": "Unreferenced objects deleted from cold storage.",
     "dead_letters": "Dead letters written.",
-    "ledger_purged_rows": "Ledger rows deleted after no replay can need them.",
+    "ledger_purged_rows": "Ledger rows deleted because no replay can need them any more.",
     "runs_done": "Scheduled runs completed.",
     "runs_failed": "Scheduled runs that failed.",
     "budget_soft_reached": "Tenants close to a budget limit, counted once per day and process.",
@@ -196,12 +196,12 @@ LABELLED: Final[dict[str, LabelledCounter]] = {
         tuple((job, action) for job, actions in JOBS.items() for action in ("done", *actions)),
     ),
     "tasks_started": LabelledCounter(
-        "Celery tasks started. The difference to tasks ended is running, or its worker was killed.",
+        "Celery tasks started. Tasks that started but haven't ended are running, or their worker was killed.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),
     "tasks_retried": LabelledCounter(
-        "Celery tasks redelivered after the loss of a worker; failures are not retried by message.",
+        "Celery tasks redelivered because their worker was lost; a task that failed isn't redelivered.",
         ("task", "lane"),
         tuple(LANE_OF_TASK.items()),
     ),

@@ -1,8 +1,8 @@
 """Read, write and remove notes in a folder, without following symbolic links, and without leaving half a note.
 
 A file is written under a temporary name, flushed to disk, and then renamed. Folders are opened once, and files are
-opened relative to them, so that nobody can redirect a path in between. Apart from errors, this module imports only the
-standard library, because `ebbing notes` uses it.
+opened relative to them, so that nobody can redirect a path in between. This module and the modules that it imports
+(`app.errors`, `app.domain.notes.note`) need only the standard library, because `ebbing notes` uses it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def find_file(variables: Mapping[str, str | None], name: str) -> Path | None:
     """Return the file that `NAME_FILE` gives for a secret; None if the variable is missing or empty.
 
     Args:
-        variables: Environment variables, or the content of a `.env` file, by name in the case of `name`.
+        variables: Environment variables, or the content of a `.env` file, by name, in the same letter case as `name`.
         name: Name of the secret's own variable.
 
     Raises:

@@ -82,7 +82,7 @@ class SecretFileSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the hook
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the files that a source names together with the source: the environment still precedes `.env`."""
+        """Insert the files that a source names directly before that source: the environment still precedes `.env`."""
         sources = [source for source in (env_settings, dotenv_settings) if isinstance(source, EnvSettingsSource)]
         return init_settings, *(each for source in sources for each in (SecretFiles(settings_cls, source), source))
 

@@ -22,7 +22,7 @@ from app.store.core import database
 from workers.celery_app import celery
 
 WORKED_SECONDS: Final = 0.1
-"""Duration from which a task has worked on a batch, whose memory is then released; it takes a few milliseconds."""
+"""Duration above which a task releases unused memory when it ends; the release takes a few milliseconds."""
 WORKED_LONG_SECONDS: Final = 2.0
 """Duration from which a task's connections are closed, too. Opening one again takes some 50 milliseconds."""
 

@@ -109,7 +109,7 @@ def _say_so(sender: Any, **_: Any) -> None:
     watches = {lane: PoolWatch(lane) for lane in sender.app.amqp.queues.consume_from}
 
     def beat() -> None:
-        for lane in watches:  # first: a heartbeat must not depend on what Celery's pool looks like inside
+        for lane in watches:  # first: an error while reading the internals of Celery's pool must not prevent it
             heartbeats.record_heartbeat(lane)
         tasks = pool.list_tasks(sender.pool)
         for watch in watches.values():
@@ -117,7 +117,7 @@ def _say_so(sender: Any, **_: Any) -> None:
 
     if sender.hub is not None:
         stop_signals.defer_while_writing(sender.hub.call_soon)
-    # The first heartbeat comes from Celery's loop: a stop signal before it would end in an error.
+    # Celery's loop sends the first heartbeat, so that it starts sooner: a stop signal before its start causes an error.
     sender.timer.call_after(0, beat)
     sender.timer.call_after(0, lambda: log.info("worker_started", lanes=list(watches), pid=os.getpid()))
     sender.timer.call_after(0, lambda: _starts.extend(map(heartbeats.record_start, watches)))

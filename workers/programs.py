@@ -22,7 +22,7 @@ LOG_LEVEL: Final = "WARNING"
 REPLACED_LANES: Final = (MAINTAIN, RIGHTS)
 """Lanes with rare, large tasks. Their pool processes are replaced by new forks once they have grown."""
 GROWTH_KIB: Final = 48 << 10
-"""Far more than ticks need: a process that reached it with every task would be replaced each time."""
+"""Growth above which a pool process is replaced: far more than a tick needs, so few tasks cause a replacement."""
 
 log = structlog.get_logger(__name__)
 _shutdowns: list[str] = []

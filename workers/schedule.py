@@ -1,4 +1,4 @@
-"""Define the whole schedule.
+"""Define the schedule of Celery's beat.
 
 `SAFETY_NETS` are beat entries that run every few seconds. Each sends a nudge that does nothing if no work is pending,
 so a lost message costs seconds; `expires` prevents a pile-up while workers are unavailable. Running two beats is

@@ -1,4 +1,4 @@
-"""Results of Ebbing's own tools: the fields of the API's responses that help a model; the others cost context."""
+"""Results of Ebbing's own tools: only those fields of the API's responses that help a model, to save its context."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class MemoryShown(msgspec.Struct):
         importance: Current importance, 0 to 1.
         access_count: Number of uses.
         salience: How much it matters, with the source of the value.
-        valid_to: Time since which a newer memory replaced it; null while it is current.
+        valid_to: Time from which a newer memory replaces it; null while it is current.
         supersedes: Ids of memories that it replaced.
         superseded_by: Ids of memories that replaced it.
         links: Up to 100 links from and to other memories.

@@ -13,7 +13,7 @@ from app.mcp.backend import Backend, Json, Params, ToolFailure, describe_error, 
 from app.mcp.tool import Tool, collect, given_fields
 
 TOOLS: Final[list[Tool[Any]]] = []
-"""The tools, in the order of lists."""
+"""The tools, in the order in which `tools/list` returns them."""
 WAIT: Final = {"prefer": "wait=5"}
 """Preference of a request to wait until a stored memory can be found, at most 5 seconds."""
 LINKS_MAX: Final = 100
@@ -119,8 +119,8 @@ def _check_correction(after: Json) -> None:
 async def supersede(backend: Backend, given: own_arguments.Supersede) -> Json:
     """Mark a stored memory as replaced by a newer stored one: searches return only the newer one from now on.
 
-    Both memories are retained, and a person can undo it. If the key's source is lower than that of the older memory, it
-    is only proposed, and a person decides.
+    Both memories are retained, and a person can undo the replacement. If the key's source is lower than that of the
+    older memory, the replacement is only proposed, and a person decides.
     """
     made = (await backend.call("POST", "/v1/supersessions", body=given_fields(given))).body
     return {**made, "memory": made["memory"]["id"], "supersedes": made["supersedes"]["id"]}

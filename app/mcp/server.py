@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 def build(tool_set: str, connect: Connect) -> Server[dict[str, Any]]:
-    """Return a server with the tools of a set, its prompts, its own resources and those of every set."""
+    """Return a server with the tools, prompts and resources of a set, and the resources that all sets share."""
     # The library logs messages of exceptions and names that callers made up.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     tools = {tool.name: tool for tool in tool_sets.load(tool_set)}
@@ -59,7 +59,7 @@ def build(tool_set: str, connect: Connect) -> Server[dict[str, Any]]:
 def build_app(tool_set: str, body_max_bytes: int, connect: Connect) -> ASGIApp:
     """Return the server as an ASGI application, which keeps no sessions.
 
-    Each request gets a manager of its own, so that the application needs neither a start nor an end.
+    Each request gets a session manager of its own, so that the application needs no lifespan (startup and shutdown).
     """
     server = build(tool_set, connect)
 
@@ -116,7 +116,7 @@ class _Handlers:
         return types.CallToolResult(content=[types.TextContent(text=_as_json(found))], structured_content=found)
 
     async def list_resources(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        """Return the resources with a fixed address; memories have addresses of a template."""
+        """Return the resources with a fixed address; the addresses of memories follow a template (`list_templates`)."""
         listed = [
             types.Resource(
                 name=one.name, title=one.title, uri=uri, description=one.description, mime_type="application/json"
@@ -128,7 +128,7 @@ class _Handlers:
     async def list_templates(
         self, _: Context, __: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """Return the form of a memory's address."""
+        """Return the URI template of memories."""
         memory = types.ResourceTemplate(
             name="memory",
             uri_template=texts.MEMORY_TEMPLATE,
@@ -173,7 +173,7 @@ class _Handlers:
 
 
 def _check_scopes(tool: Tool[Any], backend: Backend) -> None:
-    """Refuse a tool of which the key may send only some requests; if the scopes aren't known, the routes decide.
+    """Refuse a tool if the key lacks one of its scopes; if the key's scopes aren't known, the routes check them.
 
     Raises:
         ToolFailure: The key lacks a scope.

@@ -38,7 +38,7 @@ async def _read_stats(backend: Backend) -> Json:
 
 
 async def _call_own(backend: Backend, name: str, given: Json) -> Json:
-    """Return the result of one of Ebbing's own tools, whatever the set."""
+    """Return the result of one of Ebbing's own tools, even if the server offers another set."""
     tools: dict[str, Tool[Any]] = {tool.name: tool for tool in own_tools.TOOLS}
     found: Json = await tools[name].call(backend, given)  # type: ignore[assignment]  # no own tool returns a text
     return found

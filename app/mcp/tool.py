@@ -30,7 +30,7 @@ class Tool(Generic[A]):
 
     Attributes:
         scope: Scope that a key needs for the tool's effect.
-        also: Further scopes without which the tool does nothing, because it also sends other requests.
+        also: Further scopes that a key needs, because the tool also sends requests that require them.
         result: Type of the result, a struct or `dict[str, Any]`; None if the result is a text.
         run: Function that performs the tool; its docstring is the description that models read.
         is_destructive: True if a call can remove or overwrite data; such a tool only previews without `confirm`.

@@ -74,7 +74,7 @@ class RestartPolicy:
 
     def failing_delay_seconds(self, deaths: int) -> float:
         """Return the delay before the restart that follows death number `deaths` (1, 2, …) of a failing child."""
-        doublings = min(deaths, 30)  # a float has a largest value, and a failing child no last death
+        doublings = min(deaths, 30)  # a float overflows at a large exponent, and the number of deaths has no limit
         return float(min(self.failing_longest_seconds, self.longest_seconds * 2**doublings))
 
 

@@ -1,4 +1,4 @@
-"""The messages between the supervisor and the preloaded parent, over a socket of these two.
+"""The messages between the supervisor and the preloaded parent, over a socket pair.
 
 The parent announces itself with `READY`. A request consists of its size, a `ForkRequest` as JSON, and two file
 descriptors: the log, and the gate at which the new process waits. The answer is that process's pid, or 0 on a failure.

@@ -170,7 +170,7 @@ def _provision(superuser_url: str, role_password: str) -> None:
 
 
 def _preloader(parent: PreloadedParent, environment: Mapping[str, str], home: Path) -> Child:
-    """Return the preloaded parent. Celery reads REMAP_SIGTERM when it is imported, thus there."""
+    """Return the preloaded parent. It needs REMAP_SIGTERM, which Celery reads when the parent imports it."""
     program = ProgramSpec(PARENT, {**environment, "REMAP_SIGTERM": "SIGQUIT"}, folder=Path.cwd())
     return Child(
         "preloader",

@@ -25,7 +25,7 @@ _REDIS_BYTES: Final = 256 << 20
 def standalone_servers(home: Path) -> Iterator[None]:
     """Start servers with an empty database in a home whose lock the caller holds, and configure this process for them.
 
-    All other settings have their defaults. Nothing is flushed to disk before it must be.
+    All other settings have their defaults. Nothing is flushed to disk, so a crash may lose all data.
 
     Raises:
         EmbeddedError: A server can't be run here.

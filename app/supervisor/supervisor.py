@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
 QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
 WAITING_SECONDS = 2.0  # between two events of a child that isn't ready yet
-# Ctrl-C and service managers signal a whole process group, and make forwards its own signal, so one stop request may
-# arrive twice.
+# Ctrl-C and service managers signal a whole process group, and `make` also forwards the signal that it receives, so one
+# stop request may arrive twice.
 SAME_WISH_SECONDS = 0.5
 
 
@@ -55,10 +55,11 @@ class Supervisor:
     """Run children in order: each must be ready before the next starts; they stop in reverse order.
 
     A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, delays grow up to
-    a minute until it has lived for a minute, and the others continue. All children stop if an essential child dies
-    that often, or any child that isn't optional before all have started, or if a first start fails. An optional child
-    that dies that often isn't restarted. SIGINT, SIGTERM and SIGHUP stop all; a second signal kills them at once. So
-    does the end of `lifeline`, a file descriptor such as that of a pipe from the program that started the service.
+    a minute until it has lived for a minute, and the others continue. All children stop if a first start fails, if an
+    essential child dies that often, or if any child but an optional one does so before all have started. An optional
+    child that dies that often isn't restarted. SIGINT, SIGTERM, SIGHUP and end of file on `lifeline` stop all children;
+    a second signal kills them at once. `lifeline` is a file descriptor, such as that of a pipe from the program that
+    started the service.
     """
 
     def __init__(

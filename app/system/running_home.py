@@ -18,9 +18,10 @@ PROCESSES: Final = "processes.json"
 """File in the home with the ids of the service's processes, by the names of their logs."""
 
 PREVIOUS_END: Final = "PREVIOUS_END"
-"""Environment variable that tells a restarted process how the process ended that it replaces: `signal SIGKILL`.
+"""Environment variable that tells a restarted process how its predecessor ended, for example `signal SIGKILL`.
 
-Its name lacks our prefix: a setting that differs would make each restarted process parse all settings again."""
+Its name doesn't begin with `EBBING_`: a fork whose variables of that prefix differ from its parent's has to parse all
+settings again."""
 
 
 def is_running(home: Path) -> bool:
@@ -51,7 +52,7 @@ def find_process(home: Path, name: str) -> int | None:
         return None
     try:
         os.kill(pid, 0)
-    except PermissionError:  # it belongs to another user, as servers do that root started
+    except PermissionError:  # servers that root has started run as another user
         return pid
     except OSError:
         return None

@@ -26,7 +26,7 @@ FIRST_WAIT_SECONDS: Final = 0.2
 LONGEST_WAIT_SECONDS: Final = 5.0
 SHORTEST_WAIT_SECONDS: Final = 0.05
 ASKED_JITTER: Final = 0.1
-"""Share of the wait that `Retry-After` asks for by which clients spread their retries."""
+"""Maximum random addition to the wait that `Retry-After` asks for, as a share of it, to spread clients' retries."""
 RETRYABLE_STATUSES: Final = frozenset({429, 502, 503, 504})
 SHORTEST_ATTEMPT_SECONDS: Final = 0.001
 

@@ -47,7 +47,7 @@ def list_changes(
     every: float = EVERY_SECONDS,
     timeout: float | None = None,
 ) -> Iterator[Change]:
-    """Yield changes in commit order, each once; those of one memory in their order.
+    """Yield each change once, in commit order; the changes of one memory in the order in which they were made.
 
     Args:
         cursor: Go on after the change with this cursor; `newest` skips everything until now. By default, begin at the

@@ -216,7 +216,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def make_api_error(status: int, problem: object, retry_after_seconds: float | None) -> ApiError:
-    """Return the error for a response; a body that isn't problem details only loses its details."""
+    """Return the error for a response; without details if the body isn't a problem details object."""
     body = problem if isinstance(problem, dict) else {}
     kind = _BY_TYPE.get(str(body.get("type") or "").removeprefix(PROBLEM_PREFIX)) or _BY_STATUS.get(
         status, ServerError if status >= 500 else ApiError

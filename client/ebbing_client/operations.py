@@ -51,7 +51,7 @@ def write(
         content: Body of `POST /v1/memories`.
         key: Idempotency key, the same for every attempt.
         wait: Seconds to wait until searches find the memories.
-        sent_ms: The present time in milliseconds since 1970, if memories in the body have waited (`written`).
+        sent_ms: Time of sending in milliseconds since 1970; None if no memory in the body has the field `written`.
     """
     headers = {**JSON_HEADERS, "Idempotency-Key": key}
     if sent_ms is not None:

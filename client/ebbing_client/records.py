@@ -19,7 +19,7 @@ from ebbing_client.results import Added
 
 TEXT_MAX_BYTES: Final = 32 * 1024
 DELAY_SECONDS: Final = 5.0
-"""Wait after which the client sends the time at which a memory was written; before, the time of acceptance counts."""
+"""Age from which a memory is sent with the time at which it was written; for a younger one, acceptance counts."""
 KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 ROLES: Final = {
@@ -71,7 +71,7 @@ class Record:
         return not self.written or not 0 <= time.time() - self.made_at < DELAY_SECONDS
 
     def is_about(self, subject: str | None, thread: str | None) -> bool:
-        """Return true if an erasure of this person and conversation covers the memory; None covers every one."""
+        """Return true if an erasure of this person and conversation covers the memory; None stands for any of them."""
         body = self.body
         return (subject is None or body.get("subject") == subject) and (thread is None or body.get("thread") == thread)
 
@@ -94,7 +94,7 @@ class Batch:
         return write(b"[" + b",".join(contents) + b"]", self.key, wait=wait, timeout=timeout, sent_ms=sent_ms)
 
     def split(self) -> tuple[Batch, Batch]:
-        """Return both halves, each under a key of its own: the service refused the whole."""
+        """Return the two halves of a batch that the service refused, each under a key of its own."""
         middle = len(self.records) // 2
         return make_batch(self.records[:middle]), make_batch(self.records[middle:])
 

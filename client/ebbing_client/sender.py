@@ -147,8 +147,8 @@ class Sender:
     def purge(self, subject: str | None, thread: str | None) -> int:
         """Delete the waiting records of a person or conversation, while paused; return their number.
 
-        A batch that was attempted keeps its key without them: if the service has the whole batch already, it refuses
-        the rest as a conflict, and then all of it is stored, before the erasure that follows.
+        A batch that was attempted keeps its key when it loses these records. If the service has stored the full batch,
+        it answers the smaller one with a conflict: all records are stored, and the erasure that follows covers them.
         """
         with self._locked():
             gone = self._store.purge(subject, thread)
@@ -167,7 +167,7 @@ class Sender:
             yield self._store
 
     def close(self, timeout: float) -> None:
-        """Send what waits for at most `timeout` seconds, then end the thread and close store and connections.
+        """Send waiting records for at most `timeout` seconds, then end the thread and close store and connections.
 
         Raises:
             NotSent: Memories in a queue in memory were not sent: they are lost.

@@ -96,7 +96,7 @@ class MemoryQueue:
             self._waiting.popleft()
 
     def reject(self, record: Record, reason: str) -> None:
-        """Set the oldest record aside; of more than the queue's limit, keep the latest."""
+        """Set the oldest record aside; of the records set aside, keep the latest up to the queue's limit."""
         self.remove([record])
         self._rejected = [*self._rejected, Rejected(record, reason)][-self._limit :]
 
@@ -109,7 +109,7 @@ class MemoryQueue:
         self._rejected.clear()
 
     def purge(self, subject: str | None, thread: str | None) -> set[str]:
-        """Delete the records of a person or conversation."""
+        """Delete the records of a person or conversation, also those set aside, and return their ids."""
         about = {record.id for record in self._waiting if record.is_about(subject, thread)}
         about |= {each.record.id for each in self._rejected if each.record.is_about(subject, thread)}
         self._waiting = deque(record for record in self._waiting if record.id not in about)

@@ -1,4 +1,4 @@
-"""Options of a client, the same for both."""
+"""Buffered writes, the same for the blocking and the asyncio client."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Writer:
         return make_records(bodies, is_durable=self._store.is_durable, after=self.sender.position)
 
     def direct(self, records: list[Record], wait: int | None, timeout: float | None) -> Call[Added] | None:
-        """Return the request that sends these records now; None if they have to wait for earlier ones, or for others.
+        """Return the request that sends these records now; None if they must wait for earlier ones or a batch.
 
         Raises:
             Invalid: `wait` was given to a client that sends batches.
@@ -95,7 +95,7 @@ def open_writer(connection: Connection, timeout: float, options: Mapping[str, An
 
 
 def close_at_exit(client: object, sender: Sender) -> Callable[[], object]:
-    """Send and close when the program ends or the client is garbage; return the function that cancels this."""
+    """Send and close when the program ends or the client is garbage-collected; return a function that cancels this."""
     return weakref.finalize(client, _close, sender).detach
 
 

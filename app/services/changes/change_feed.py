@@ -32,7 +32,7 @@ class ChangePage:
     """Changes in commit order.
 
     Attributes:
-        cursor: Cursor to go on from. Changes of other types than the wanted ones are behind it.
+        cursor: Cursor of the next page; it has also passed the changes of types that weren't requested.
         has_more: More changes may be available now.
     """
 

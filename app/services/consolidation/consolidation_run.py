@@ -137,7 +137,7 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation, *,
 
 
 def _size_trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
-    """Return why a tenant's size requires a run, or None: also if such a run started within a day."""
+    """Return why a tenant's size requires a run; None if it doesn't, on pause, or within a day of the last such run."""
     if rules.paused or consolidation_runs.has_recent_by_size(tx, tenant_id, database.now(tx)):
         return None
     counts = tenant_counts.read(tx, tenant_id)
@@ -275,6 +275,6 @@ def preview_run(
 
 
 def _without_merged(group: Group, gone: set[UUID]) -> Group | None:
-    """Return a group without the memories that an earlier slice of the dry run would have merged."""
+    """Return a group without memories that an earlier slice would have merged; None if fewer than two are left."""
     ids = [memory_id for memory_id in group.ids if memory_id not in gone]
     return replace(group, ids=ids) if len(ids) > 1 else None

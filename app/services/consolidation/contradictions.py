@@ -50,7 +50,9 @@ log = structlog.get_logger(__name__)
 
 
 def run_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
-    """Ask about memories accepted by `as_of`; the first slice also resolves waiting names whose memory is now stored.
+    """Ask about memories accepted by `as_of`.
+
+    The first slice also resolves waiting `supersedes` names whose memory is now stored.
 
     Args:
         as_of: The time of the nightly run.

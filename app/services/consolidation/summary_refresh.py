@@ -49,7 +49,7 @@ class _StaleSummary:
         present: Remaining sources with their current texts.
         gone: Sources that are deleted, or assigned to a different subject.
         version: Version of the summary's text.
-        tier: Tier of the summary.
+        tier: Tier of the summary; `aside` means hidden only until it is rewritten.
     """
 
     merge: Merge
@@ -60,7 +60,7 @@ class _StaleSummary:
 
     @property
     def stays(self) -> bool:
-        """True if the summary stays stale: edited by hand with all sources left, or to be deleted by its erasure."""
+        """True if the summary stays stale: edited by hand while all sources exist, or to be deleted by its erasure."""
         by_hand = self.version is not None and self.version != self.merge.summary_version and not self.gone
         return by_hand or (self.tier == "hidden" and not self.present)
 
@@ -103,7 +103,7 @@ def _nudge(counts: Counter[str]) -> None:
 def refresh_summary(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
     """Rewrite or delete a stale summary and return counts, which are empty if nothing was changed.
 
-    A summary remains unchanged if it is under legal hold, was edited by hand with all its sources left, or changed
+    A summary remains unchanged if it is under legal hold, was edited by hand and all its sources exist, or changed
     while its new text was generated.
     """
     with database.tenant(tenant_id) as tx:

@@ -90,7 +90,7 @@ def open_embedder(space: Space) -> Embedder:
     """Return the embedder that produces a space's vectors.
 
     Raises:
-        EmbedderUnavailable: This process can't load the embedder or call its provider, or the vectors have changed.
+        EmbedderUnavailable: The embedder can't be loaded, or its provider called, or it now makes other vectors.
         ProviderFailed: See `ensure_settings_space`.
     """
     if space.embedder == settings().embedder:

@@ -35,7 +35,7 @@ from app.store.memories import provenance
 from app.store.tenants import policies
 
 WINDOW: Final = 2_000
-"""Number of memories per subject searched for earlier statements, counted back from the newest later statement."""
+"""Number of memories per subject searched for corrected statements, counted back from the newest correcting one."""
 EARLIER_MOST: Final = 40
 """Maximum number of earlier memories parsed for each later memory; all of them share a rare word with it."""
 LEXEMES_MOST: Final = 12
@@ -63,7 +63,7 @@ class ExaminedMemories:
         memory_ids: All examined memories.
         given: The examined memories that callers sent and whose texts can be read.
         later: The examined memories in which a user states a change.
-        since: Time of the earliest user statement, by subject.
+        since: Time of the earliest examined memory with a user's statement, by subject.
     """
 
     memory_ids: Sequence[UUID]
@@ -163,7 +163,7 @@ def _pairs(
 ) -> list[tuple[UUID, UUID]]:
     """Return the corrections stated in the later memories, as pairs of the later and the corrected memory's id.
 
-    A memory corrects none of a higher source.
+    A memory doesn't correct a memory with a higher source.
     """
     spellings = sorted({word for change in later for word in change.statement.spellings_beside})
     terms, total = word_index.count_terms(tx, tenant_id, "", spellings, "english")

@@ -57,7 +57,7 @@ def run_slice(tenant_id: UUID, _as_of: datetime | None, state: dict[str, Any], u
 
 
 def _fill_scored(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Fill in the chances of memories that the rules scored; return the number of them."""
+    """Fill in the chances of memories that the rules scored; return the number of chances that changed."""
     if not memory_ids:
         return 0
     with database.tenant(tenant_id) as tx:
@@ -67,9 +67,9 @@ def _fill_scored(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
 
 
 def _fill_summaries(tenant_id: UUID, summary_ids: Sequence[UUID]) -> int:
-    """Give summaries the highest chance of their sources; return the number of them.
+    """Give summaries the highest chance of their sources; return the number of chances that changed.
 
-    A summary without sources has the chance of its salience.
+    A summary without sources gets its own chance or, if it has none, the chance that corresponds to its salience.
     """
     if not summary_ids:
         return 0

@@ -18,7 +18,7 @@ class KeepExplanation:
 
     Attributes:
         chance: 0 to 1.
-        reasons: The features with the largest parts, largest first, from the memory's present text and turns before.
+        reasons: The features with the largest parts, largest first, from its present text and the turns before it.
     """
 
     chance: float

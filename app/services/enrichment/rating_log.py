@@ -1,7 +1,7 @@
-"""Log memories that a model didn't rate, in the words of the findings; ids and numbers only, never a text.
+"""Log memories that a model didn't rate, with the failure names of health findings; ids and numbers only, never a text.
 
-While a provider fails, its turns fail every few seconds, so only the first failure of a kind is logged, and then one
-line every `REPEAT_SECONDS`.
+While a provider fails, turns that call it fail every few seconds, so only the first failure of a kind is logged, and
+then one line every `REPEAT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -90,5 +90,5 @@ def _log_provider(tenant_id: UUID, model: str, memories: int, failure: ProviderF
 
 
 def _describe(failure: ProviderFailed) -> tuple[str, str, int | None]:
-    """Return the words of the finding, a fixed phrase such as `not JSON`, which may be empty, and the HTTP status."""
+    """Return the failure's name, detail (a fixed phrase such as `not JSON`, or empty) and HTTP status, if any."""
     return name_failure(failure.reason), failure.detail, failure.status

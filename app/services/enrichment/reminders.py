@@ -1,4 +1,4 @@
-"""Set reminder flags (bridges, days, months), by which a recall finds memories without a word of the conversation."""
+"""Set reminder flags (bridges, days, months), by which a recall finds memories that share no word with the messages."""
 
 from __future__ import annotations
 

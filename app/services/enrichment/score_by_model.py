@@ -53,7 +53,7 @@ RETRY_SECONDS: Final = 5.0
 PUT_OFF_SECONDS: Final = 45.0
 """Maximum delay of a tenant's ratings, so that they resume within a minute after the cause is gone."""
 PROBE_MEMORIES: Final = 2
-"""Memories of a turn that probes a failing provider; two, so that unusable answers about both blame the provider."""
+"""Memories of a turn that probes a failing provider; if the answers about both are unusable, it counts as failing."""
 
 log = structlog.get_logger(__name__)
 
@@ -296,7 +296,7 @@ def _delay_seconds(tenant_id: UUID, found: Gathered) -> float:
 
     The delay is 0 without a failure. It grows after unusable answers and rejected requests, for which the circuit
     breaker doesn't open. Otherwise a failing provider only delays the tenant by `RETRY_SECONDS`: the circuit breaker
-    pauses all ratings, so that no tenant's turn outlives the provider's pause.
+    pauses all ratings, and a tenant's longer delay could last beyond that pause.
     """
     if found.scores:
         del _senseless[tenant_id]

@@ -61,8 +61,8 @@ _last_turns: dict[str, UUID] = {}
 def start_turn_sizes() -> dict[str, TurnSize]:
     """Return the size of each stage's turns while tenants share it, before the speed of any turn is known.
 
-    With the least size, a turn's fixed time is small beside its memories' time on an overloaded machine, too; slow
-    embedders hardly have a fixed time.
+    The minimum sizes make a turn's fixed time short compared with the time for its memories, even on an overloaded
+    machine. The minimum for embedding is small, since slow embedders have hardly any fixed time.
     """
     return {
         work_queue.INDEX: TurnSize(least=200, first=200),
@@ -160,12 +160,12 @@ def _occupy_seats(number: int) -> Iterator[None]:
 def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
     """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage.
 
-    Then a tenant has one turn of indexing at a time, so that another process of the lane is free to store and index the
-    memories of its neighbours.
+    While they share the index stage, a tenant has one turn at a time, so that another process of the lane is free to
+    store and index the memories of other tenants.
     """
     size, lease_seconds = _turn_sizes[stage], _lease_seconds(stage)
     shared_limit = min(max(size.memories, _least_memories(stage)), limit)
-    # A neighbour's memories that are being stored will soon have work here.
+    # If several tenants' memories are being stored, they will soon be queued for this stage.
     is_shared = size.is_shared(time.monotonic()) or backlog().is_shared()
     # One claim at a time per process: a thread would skip rows that another has locked but won't claim.
     with _claiming, database.shared() as tx:
@@ -183,7 +183,7 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
         if claim.are_several:
             size.note_sharing(time.monotonic())
         most = shared_limit if claim.is_shared else limit if _is_slow(stage) else len(claim.memory_ids)
-        # An item that is hardly larger isn't worth another one for its rest, unless each memory may take a second.
+        # An item of up to 1.5 times the limit isn't divided, unless each memory may take a second.
         if len(claim.memory_ids) > (most if _is_slow(stage) else most + most // 2):
             claim = work_queue.narrow_claim(tx, claim, most, lease_seconds)
         return claim
@@ -194,7 +194,7 @@ def _is_slow(stage: str) -> bool:
 
 
 def _least_memories(stage: str) -> int:
-    """Return the least size of a shared turn, unless the model may take a second for each memory.
+    """Return the least size of a shared turn, in addition to that of `TurnSize`; 1 for slow models and other stages.
 
     A provider gets whole batches, since each call takes a while.
     """

@@ -139,7 +139,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
-    # A position of its own: its time tells delayed writes from before the erasure and those from after it apart.
+    # Except for a tenant, take a new position, whose time separates delayed writes before the erasure from later ones.
     cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)

@@ -24,9 +24,9 @@ def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
 
     Returns:
         `mentions`: places of operators' texts with a part of the person's names; see `retained_texts.find_possible`.
-        `mentioned`: numbers of visible memories in which rules detect the person's name, and of their subjects.
-        `similar_names`: numbers of visible memories about subjects with another spelling of the name, and of these
-        subjects. All are None unless the erasure covers a person.
+        `mentioned`: the number of visible memories in which rules detect the person's name, and of their subjects.
+        `similar_names`: the number of visible memories about subjects with another spelling of the name, and of these
+        subjects. All three are None unless the erasure covers a person; `mentions` also if the name has no parts.
     """
     subject = names(erasure).get("subject")
     mentioned = similar = None

@@ -40,9 +40,9 @@ _CITED: Final[dict[Law, tuple[str, str]]] = {
     "ccpa": (f"{_CASE_GROUND} (11 CCR 7101)", f"{RECIPIENTS_GO} (11 CCR 7022)"),
     "user": (_CASE_GROUND, RECIPIENTS_GO),
 }
-"""By law: the ground for retaining the request's records, and the rule for the data that recipients have."""
+"""For each law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
-    "embeddings": "deleted; vectors of following turns that include the text are deleted too and computed again",
+    "embeddings": "deleted; vectors of neighbouring turns that include the text are deleted too and computed again",
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
     "cold_memories": "deleted, and the key of each record destroyed",
     "links": "deleted at both ends",

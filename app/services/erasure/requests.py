@@ -267,7 +267,7 @@ def adopt(tenant_id: UUID) -> int:
 
 def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed: bool = False) -> None:
     requests.set_fields(tx, tenant_id, new.erasure_id, hidden=new.hidden)
-    if not new.whole_tenant:  # whose keys can't read the feed
+    if not new.whole_tenant:  # a closed tenant's keys can't read the feed
         feed.record(tx, tenant_id, ERASURE_REQUESTED, [new.erasure_id])
     details = {"erasure": str(new.erasure_id), "law": new.kind}
     by = CLI if replayed else new.requested_by

@@ -33,7 +33,7 @@ def list_copies(now: datetime) -> list[dict[str, str]]:
 _COPIES: Final = {
     "free_space": (
         "deleted rows in PostgreSQL's files and indexes",
-        "by vacuum, which frees their space; the bytes are overwritten as it is used again, or at once by VACUUM FULL",
+        "by vacuum, which frees their space; reuse of the space overwrites the bytes, or VACUUM FULL does so at once",
     ),
     "samples": (
         "PostgreSQL's samples of columns, for its plans",
@@ -53,17 +53,17 @@ _COPIES: Final = {
     "dumps": (
         "dumps of the tenant that were saved (`ebbing dump`), and saved exports",
         (
-            "when you delete the files; a dump that is loaded into this installation again is loaded without the "
-            "erased data, elsewhere remove the subject from it first"
+            "when you delete the files; this installation loads such a dump without the erased data; before you load "
+            "it into another installation, remove the subject from it"
         ),
     ),
     "idempotency": (
         "responses stored under idempotency keys in Redis",
-        "by themselves, the last at {at}; they hold digests, so that a retry stores nothing again",
+        "when they expire, the last at {at}; they contain digests, so that a retry stores nothing again",
     ),
     "found_ids": (
         "ids of memories that a conversation has recently found, in Redis",
-        "by themselves, an hour after its last search",
+        "when they expire, an hour after the conversation's last search",
     ),
     "append_only_file": ("Redis's append-only file", "as Redis rewrites it"),
     "query_vectors": (

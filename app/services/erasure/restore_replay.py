@@ -233,13 +233,13 @@ def _hide(entry: LedgerEntry) -> _Match:
         else:
             by_id = Scope(memory_ids=match.ids)
             hidden, counts = hide(tx, entry.tenant_id, entry.erasure_id, by_id, requested=match.scope)
-        # For good: a running erasure can't be cancelled, and memories under a legal hold stay hidden.
+        # Hide supersessions permanently: a running erasure can't be cancelled, and memories under a hold stay hidden.
         hidden_supersessions.hide_supersessions(tx, entry.tenant_id, entry.erasure_id, match.ids)
         hidden_supersessions.discard_hidden(tx, entry.tenant_id, [entry.erasure_id])
         scope = match.scope.conditions()
         fields: dict[str, Any] = {"status": "running", "scope": scope, "cut": entry.cut, "started_at": now}
         requests.set_fields(tx, entry.tenant_id, entry.erasure_id, **fields, batch_id=None)
-        queue_removal(tx, entry.tenant_id, entry.erasure_id)  # what a hold protects leaves the indexes too
+        queue_removal(tx, entry.tenant_id, entry.erasure_id)  # including memories under a legal hold
         apply_counts(tx, entry.tenant_id, counts)
         details: dict[str, Detail] = {"erasure": str(entry.erasure_id), "ledger": entry.seq}
         audit.append(tx, entry.tenant_id, "erasure_replayed", CLI, ids=match.ids, items=hidden, details=details)

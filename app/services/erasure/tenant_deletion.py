@@ -203,7 +203,7 @@ def _with_erasure(tx: database.Transaction, tenant: Tenant) -> Deletion:
 def _close_queue(tenant_id: UUID) -> None:
     try:
         closed_tenants.close(tenant_id)
-    except RedisError as error:  # while Redis is away it accepts nothing, and keys are refused when it is back
+    except RedisError as error:  # nothing is accepted without Redis; once it is back, the keys are refused
         log.warning("queue_not_closed", tenant=str(tenant_id), error=type(error).__name__)
 
 

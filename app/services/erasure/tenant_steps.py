@@ -1,7 +1,7 @@
 """The steps of a tenant's deletion, which the engine of erasures executes like those of any other erasure.
 
-Rows are deleted table by table instead of memory by memory: what the deletion of single memories maintains for the
-others (document frequencies, context, chains of supersessions) belongs to nobody here.
+Rows are deleted table by table instead of memory by memory: no memories remain for which document frequencies, context
+and chains of supersessions would have to be maintained, as after the deletion of single memories.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _delete(
     *,
     counted: str | None = None,
 ) -> StepProgress:
-    """Delete the tenant's rows of these tables from a position in them on; `counted` limits the count to one table."""
+    """Delete the tenant's rows of `tables[position:]`; `counted` limits the count to one table."""
     removed = 0
     while position < len(tables):
         with step_transaction(tenant_id, erasure, step) as tx:
@@ -191,7 +191,7 @@ def _find_notes(tenant_id: UUID, _erasure: Erasure, _ids: Sequence[UUID]) -> Ste
 
 
 def _erase_notes(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
-    """Remove the tenant's notes, once no job writes any more."""
+    """Remove the tenant's notes; the step `memories` has waited for the end of the jobs that write notes."""
     planned = _planned(erasure, "note_files")
     with step_transaction(tenant_id, erasure, "note_files"):
         pass  # removing a file twice is harmless
@@ -206,7 +206,7 @@ def _find_bases(tenant_id: UUID, _erasure: Erasure, _ids: Sequence[UUID]) -> Ste
 
 
 def _erase_bases(tenant_id: UUID, erasure: Erasure, _ids: Sequence[UUID], _at: str, until: float) -> StepProgress:
-    """Refit the bases of all tenants that were fitted on vectors of this one, whose samples are deleted."""
+    """Refit the shared bases that may have been fitted on this tenant's vectors, which are deleted."""
     with step_transaction(tenant_id, erasure, "bases"):
         pass  # bases belong to other tenants too; refitting them twice is harmless
     pca_refit.check_complete(tenant_id)

@@ -27,7 +27,7 @@ ALONG_LINKS: Final = SpreadingSettings(("link",), factor=0.5, hops=1)
 """Spreading in connection tests: a memory linked to a top result with full weight gets half of the result's score."""
 QUERY_MAX_CHARACTERS: Final = 2_000
 LOOK_BACK: Final = timedelta(days=1)
-"""Age of a run from which its searches rank as of the run's time. A nightly run is younger and ranks as of now."""
+"""Age above which a run's searches rank as of the run's time. A nightly run is younger: its searches rank as of now."""
 
 
 Outcomes: TypeAlias = list[SelfTestOutcome]

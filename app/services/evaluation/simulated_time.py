@@ -1,4 +1,4 @@
-"""Do what the service does by itself as time passes: process pending work, and run nights. For simulations only.
+"""Do what the service does automatically over time: process pending work, and run nights. For simulations only.
 
 Both functions act for the database of a simulation, which has no workers. Call them within `database.at`.
 """
@@ -43,7 +43,7 @@ def run_night(tenant_id: UUID, moment: datetime, steps: Sequence[str]) -> None:
 
 
 def process_pending(policy: Policy) -> None:
-    """Index, embed and rate, by rules, everything that is pending, under the policy of the only tenant with work."""
+    """Index, embed and score by rules all pending memories; `policy` is the policy of the only tenant with work."""
     stages: tuple[tuple[str, Callable[[UUID, Sequence[UUID]], int]], ...] = (
         (work_queue.INDEX, lambda tenant_id, ids: index.index_memories(tenant_id, ids, policy)),
         (work_queue.EMBED, embed.embed_memories),

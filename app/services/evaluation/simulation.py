@@ -246,7 +246,7 @@ class _SimulatedTenant:
         return {position: tier for position, tier in tier_by_position.items() if tier != "deleted"}
 
     def strengths(self) -> dict[int, float]:
-        """Return the strength at the end of each remaining memory, by its position in the year's statements."""
+        """Return each remaining memory's strength at the end of the year, by its position in the year's statements."""
         now = self._simulation.end.timestamp()
         with database.tenant(self._tenant_id) as tx:
             times = memory_strength.load_timeline(tx, self._tenant_id)

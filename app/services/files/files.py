@@ -121,7 +121,7 @@ def _edit(tenant_id: UUID, path: str, writer: Writer, field: str, change: Callab
 
     Raises:
         Invalid: The new text is refused; the error names `field`.
-        Conflict: The file is in cold storage or under a legal hold, or changes all the time.
+        Conflict: The file is in cold storage or under a legal hold, or was changed concurrently in every attempt.
     """
     for _ in range(TRIES):
         with database.tenant(tenant_id) as tx:

@@ -1,4 +1,4 @@
-"""Carry out a batch of an import: new memories by COPY and known ones as updates, or links.
+"""Carry out a batch of an import: insert new memories by COPY and update known ones, or add links.
 
 COPY and the import's position are one transaction. Memories whose external id is known, or that have vectors, links or
 supersessions, are stored before it, like those of a request; their ids follow from the position, so that storing them
@@ -45,12 +45,12 @@ from app.store.ingest.imports import Import
 from app.store.memories import links as stored_links
 from app.store.memories.links import LinkKey
 
-REPEATED: Final = "is repeated later in the file, which counts"
+REPEATED: Final = "is repeated later in the file, and the last record is used"
 ERASED: Final = "an erasure covers it"
 EXPIRED: Final = "expires_at has passed"
 NO_LINK: Final = "a link names a memory that isn't stored"
 TO_ITSELF: Final = "a link leads to its own memory"
-FULL: Final = "a link exceeds the number of links of a memory"
+FULL: Final = "a link exceeds the maximum number of links of a memory"
 _TRIES: Final = 3
 
 Skipped = list[tuple[int, str]]
@@ -80,7 +80,7 @@ def carry_out(tenant_id: UUID, found: Import, items: Sequence[Item]) -> dict[str
 
 
 def _latest(memories: Sequence[Memory], found: Import, skipped: Skipped) -> list[Memory]:
-    """Return the last record of each external id that hasn't expired; the others are skipped."""
+    """Return the last unexpired record of each external id; the other records are skipped."""
     now = found.requested_at.timestamp()
     latest: dict[str, Memory] = {}
     for item in memories:
@@ -160,7 +160,7 @@ def _needs_care(memory: MemoryIn) -> bool:
 
 
 def _list_named(memories: Sequence[Memory]) -> set[str]:
-    """Return the names that links and supersessions of these memories lead to; COPY resolves no waiting links."""
+    """Return the names in these memories' links and supersessions; COPY resolves no links that wait for such a name."""
     targets = {link.to for item in memories for link in item.given.links}
     return targets | {name for item in memories for name in item.given.superseded}
 
@@ -206,17 +206,17 @@ def _build_rows(found: Import, items: Sequence[Memory], era: Era, memory_ids: Se
 
 
 def _writer(found: Import) -> Writer:
-    """Return the key that started the import; its memories have the source `import` or, if the key's is lower, that."""
+    """Return the key that started the import, with the memories' source: `import` or, if lower, the key's source."""
     return Writer(found.requested_by, lowest(("import", found.key_source)))
 
 
 def _store_careful(
     tenant_id: UUID, found: Import, position: str, memories: Sequence[Memory], careful: Sequence[int], era: Era
 ) -> Counter[str]:
-    """Store memories as if requests had brought them, and give inserted ones the state of the file.
+    """Store memories as if requests had sent them, and give inserted ones the strength state that the file contains.
 
-    After a crash, other memories of the batch may be known than before. So each new one is an arrival of its own, whose
-    id follows from its place in the batch.
+    A retry after a crash may find other memories of the batch already stored than the first attempt did. So each new
+    one is an arrival of its own, whose id follows from its place in the batch.
 
     Args:
         memories: All memories of the batch.

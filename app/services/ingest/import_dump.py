@@ -1,8 +1,8 @@
 """Load a dump: memories keep their ids, times, history and strength; what was erased since isn't loaded.
 
-A batch is one transaction with the import's position. In the installation that wrote the dump, its tombstones and its
-ledger of erasures say what was erased since; elsewhere the caller has to accept that nobody knows. Memories that were
-archived or in cold storage are archived at once; `import_dump_rows` has the rows beside the memories.
+A batch is one transaction with the import's position. In the installation that wrote the dump, the tombstones and
+the ledger of erasures show what was erased since; elsewhere this is unknown, and the caller has to accept that.
+Memories that were archived or in cold storage are archived at once; `import_dump_rows` loads the rows of other tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from app.store.memories.tenant_counts import NONE
 from app.store.tenants import policies
 
 ELSEWHERE: Final = (
-    "the dump is from another installation: remove the subjects that were erased there since, and accept this (accept)"
+    "the dump is from another installation: remove the subjects that were erased there since, then set `accept`"
 )
 DELETED: Final = "the dump's tenant was deleted in this installation"
 NO_PROFILE: Final = "the dump's policy can't be read here: it needs another version or a custom profile"
@@ -66,7 +66,7 @@ def check_header(tenant_id: UUID, header: DumpHeader, actor: str, *, accept: boo
     """Check that a dump may be loaded, and give an untouched tenant its policy.
 
     Raises:
-        FileRefused: It may not be loaded, or its policy can't be read.
+        FileRefused: The dump isn't allowed here, or its policy can't be read.
     """
     policy = _read_policy(header.policy)
     with database.shared() as tx:
@@ -220,7 +220,7 @@ def _accepted_ms(item: DumpedMemory) -> int:
 
 
 def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
-    """Return the memories, sources of summaries included, that were erased from the dump's tenant if it is here."""
+    """Return the memories and sources of summaries that the dump's tenant erased; empty in another installation."""
     known = {item.memory_id: (item.seq, item.given) for item in items}
     known |= {memory_id: (seq, given) for item in items for memory_id, seq, given in item.sources}
     with database.tenant(source_id) as tx:
@@ -230,7 +230,7 @@ def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
 
 
 def find_buried(source_id: UUID, rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Return for each row whether its subject or thread was erased from the dump's tenant, if it is here."""
+    """Return for each row whether the dump's tenant erased its subject or thread; False in another installation."""
     named = [(MemoryIn("-", _name(row, "subject"), _name(row, "thread")), 0) for row in rows]
     with database.tenant(source_id) as tx:
         return [what is not None for what in late_writes.find_erased(tx, source_id, named)]
@@ -252,7 +252,7 @@ def _insert(
     state, era = _build_state(items), times.at(now)
     version = _find_version(times, header, now)
     is_same = version == era.version
-    if version is not None:  # the tenant has the dump's policies, also those since
+    if version is not None:  # the timeline has the dump's policy and all that followed
         state = times.advance_to(state, np.full(len(items), version), now)
     elif (source := _read_policy(header.policy).model) != era.dynamics:
         state = rebase(state, now, source, era.dynamics)
@@ -276,7 +276,7 @@ def _insert(
 
 
 def find_shift(tx: database.Transaction, tenant_id: UUID, header: DumpHeader) -> int | None:
-    """Return by how much a tenant's numbers of the dump's policies are higher; None if it never had the policy."""
+    """Return the tenant's version of the dump's policy minus the dump's version; None if the tenant doesn't have it."""
     times = memory_strength.load_timeline(tx, tenant_id)
     version = _find_version(times, header, database.now(tx).timestamp())
     current = next((each.version for each in header.policies if each.is_current), 0)

@@ -1,4 +1,4 @@
-"""Load a dump's rows beside its memories: holds and retention before them, links, merges and reviews after them."""
+"""Load a dump's rows of other tables: holds and retention before the memories; links, merges and reviews after them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Skipped = list[tuple[int, str]]
 def load_standing(
     tenant_id: UUID, found: Import, header: DumpHeader, records: int, items: Sequence[StandingRow], skipped: Skipped
 ) -> dict[str, int]:
-    """Insert holds and retention periods that don't exist, and record the import's progress.
+    """Insert missing holds and retention periods, record the progress, and return the number of records by outcome.
 
     Rows about subjects that were erased since the dump are left out.
 
@@ -83,7 +83,7 @@ def _insert_standing(
 def load_connecting(
     tenant_id: UUID, found: Import, header: DumpHeader, records: int, items: Sequence[DumpedRow], skipped: Skipped
 ) -> dict[str, int]:
-    """Insert rows that connect or describe stored memories, and record the import's progress.
+    """Insert rows about stored memories, record the progress, and return the number of records by outcome.
 
     Raises:
         FileRefused: A row violates a constraint.
@@ -130,7 +130,7 @@ def _shift_version(item: DumpedRow, shift: int) -> DumpedRow:
 
 
 def _restore_sources(write: MemoryWrite, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Make archived sources active whose summary wasn't loaded, and return them: nothing else has their content."""
+    """Make archived sources active if their summary, which has their content, wasn't loaded; return their ids."""
     tx, tenant_id = write.tx, write.tenant_id
     archived = archived_memories.filter_archived(tx, tenant_id, sorted(set(memory_ids)))
     if archived:

@@ -152,7 +152,7 @@ def _read_batch(tenant_id: UUID, found: Import) -> list[Item] | None:
 
 
 def _take(reader: _OpenReader) -> list[Item]:
-    """Return the next items: of one class, since memories and links are stored differently, and faults among them."""
+    """Return the next items of one class, with faults among them; memories and links are stored differently."""
     batch = [] if reader.ahead is None else [reader.ahead]
     reader.ahead = None
     kinds = {type(item) for item in batch if not isinstance(item, Fault)}

@@ -45,7 +45,7 @@ def begin_upload(tenant_id: UUID, format_name: str, options: ImportOptions) -> F
     if format_name != "langgraph":
         check_mapping(reading)
     elif options.map.keys() - {"text"}:
-        raise Invalid(errors=[FieldError("map", "can only name the text of the format langgraph")])
+        raise Invalid(errors=[FieldError("map", "may contain only `text` for the format langgraph")])
     if settings().master_key is None:
         raise Conflict(NO_MASTER_KEY)
     with database.tenant(tenant_id) as tx:

@@ -53,9 +53,9 @@ def list_rows(arrival: Arrival) -> list[tuple[NewMemory, int]]:
 def find_erased(
     tx: database.Transaction, tenant_id: UUID, written: Sequence[tuple[MemoryIn, int]]
 ) -> list[Named | None]:
-    """Return whether the subject or the thread of each memory was erased after it was written; None if neither was.
+    """Return, for each memory, which of subject and thread was erased after it was written; None if neither was.
 
-    To drop memories, the caller holds the lock of erasures.
+    A caller that drops these memories must hold the lock of erasures.
 
     Args:
         written: Memories, each with the sequence number at which it was written.
@@ -71,7 +71,7 @@ def find_erased(
 
 
 def has_waited(arrival: Arrival) -> bool:
-    """Return whether any memory of a request waited for `REPORTED_DELAY_MS` or longer, or nobody knows how long."""
+    """Return whether any memory of a request waited for `REPORTED_DELAY_MS` or longer, or for an unknown time."""
     delays = [measure_delay(memory.written, arrival.sent_ms) for memory in arrival.memories if memory.written]
     return any(delay is None or delay >= REPORTED_DELAY_MS for delay in delays)
 
@@ -79,7 +79,7 @@ def has_waited(arrival: Arrival) -> bool:
 def list_dropped(tenant_id: UUID, arrival: Arrival) -> list[DroppedWrite]:
     """Return the memories of a request that won't be stored, as far as that is known already.
 
-    Later erasures of the same data can add to it until the request is stored.
+    Until the request is stored, later erasures of the same data can add memories to this list.
     """
     rows = list_rows(arrival)
     with database.tenant(tenant_id) as tx:

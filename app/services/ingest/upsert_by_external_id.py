@@ -224,7 +224,7 @@ def _settle_updates(
 
 
 def _list_writes(given: Sequence[NewMemory], stored_ids: Sequence[UUID], changed: set[UUID]) -> list[WriteTime]:
-    """Return the writes of other keys than the one that the memory's row names as its writer."""
+    """Return the key and time of each row that changed a memory stored under another id."""
     return [
         WriteTime(stored_id, row.written_by, datetime.fromtimestamp(row.accepted_ms / 1000, UTC))
         for row, stored_id in zip(given, stored_ids, strict=True)

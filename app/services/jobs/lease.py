@@ -1,7 +1,7 @@
-"""Renew the lease of a running job, or of a turn of ratings, in the background, so that it is soon free after a death.
+"""Renew the lease of a running job, or of a turn of ratings, in the background, so that it can be short.
 
-A lease that had to last for the longest step, with all attempts of a model call, would stop the whole lane for as long
-after a worker's death, because only one job, and one turn of ratings, runs at a time.
+Without renewals, a lease would have to last for the longest step, with all attempts of a model call. A worker's death
+would then stop the whole lane for that long, because only one job, and one turn of ratings, runs at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.store.core import database
 
 LEASE_SECONDS: Final = 20
 RENEW_SECONDS: Final = 5
-"""A lease outlasts three failed renewals; a worker that stands still for longer loses its work, and notices it."""
+"""A lease outlasts three failed renewals; a worker that stalls for longer loses its claim, and detects this."""
 
 Renewal = Callable[[database.Transaction], bool]
 """Extends a lease by `LEASE_SECONDS` from now; returns False if the claim has passed to another worker."""

@@ -24,10 +24,10 @@ from app.store.tenants import tenants
 # Maximum number of jobs per lane that are sent or running, over all tenants. A lane has one process: with two jobs, the
 # slices of each would wait for the other's, and beat's ticks would expire unread behind both.
 AT_ONCE: Final = 1
-# A slice of an export lasts seconds and an export of a large tenant many slices; erasures, which are short, would wait
-# for a slice of each waiting export before each of their own.
+# A slice of an export takes seconds, and a large tenant's export has many slices. Without yielding, an erasure, which
+# is short, would wait for a slice of each waiting export before each slice of its own.
 YIELDING: Final = "export"
-# Constant erasures would starve exports: the longest waiting one has the next turn after so many turns of other jobs.
+# Constant erasures would starve exports: the one that has waited longest runs after this many turns of other jobs.
 PASSED_OVER_MAX: Final = 10
 _TASKS: Final = (queues.RIGHTS_JOB, queues.JOB)
 
@@ -109,8 +109,8 @@ def send_jobs() -> int:
 def end_overlong_leases_and_send() -> int:
     """End overlong leases, continue deletions of tenants whose job has failed, then send jobs as `send_jobs` does.
 
-    A step of the database's clock makes leases overlong. Nights continue other erasures, but a tenant that is being
-    deleted has no nights.
+    If the database's clock is set back, leases become overlong. Nights continue other erasures, but a tenant that is
+    being deleted has no nights.
     """
     with database.shared() as tx:
         ended = overlong_leases.end_overlong(tx)

@@ -140,7 +140,7 @@ def _run_steps(held: ClaimedJob | None, claim_id: UUID) -> None:
             if held is not None and step.finished and job.kind == night_run.KIND:
                 feed.record(tx, job.tenant_id, NIGHT_FINISHED, [job.job_id])
         if held is None:
-            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # no renewal in time: the worker stood still
+            log.warning("job_lost", job=str(job.job_id), kind=job.kind)  # no renewal in time: the worker stalled
         else:
             _count(held, job, step, status)
         if status != "running":

@@ -210,7 +210,7 @@ def _complete(task: str, moment: datetime) -> None:
 
 
 def _list(tx: database.Transaction, tenant_id: UUID) -> list[Schedule]:
-    """Return a tenant's schedules; those of a new tenant as the next tick will insert them."""
+    """Return a tenant's schedules; for a new tenant, the schedules that the next tick will insert."""
     found = schedules.list_by_tenant(tx, tenant_id)
     if found or not schedules.is_scheduled(tx, tenant_id):
         return found

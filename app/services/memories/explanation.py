@@ -66,8 +66,8 @@ class TierExplanation:
         change_at: Time at which the decision changes if the memory isn't used; None if it never does, or not within
             `LOOKS_MOST` evaluations.
         change: The decision at that time.
-        lasting: The decision that stays in force if the memory isn't used; None if the decision changes, or that isn't
-            known. Its rule may differ from that of `verdict`, as after a grace period.
+        lasting: The decision that stays in force if the memory isn't used; None if the decision changes, or if
+            that is unknown. Its rule may differ from that of `verdict`, as after a grace period.
         holders: Legal holds that cover the memory, oldest first.
         supersedes: The outcomes of the memory's `supersedes` fields, including unresolved ones.
         superseded_by: Newer memories that supersede this memory, oldest first; searches return only these.

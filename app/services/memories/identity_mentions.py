@@ -48,7 +48,7 @@ class MentionSearch:
 
 
 def find_mentions(tenant_id: UUID, name: str, *, but: str | None = None) -> MentionSearch:
-    """Return the subjects in whose texts rules detect this name or address, including memories without a subject.
+    """Return the subjects in whose texts rules detect this name or address; None stands for memories without a subject.
 
     Args:
         name: A name of a person, or a street address.

@@ -23,7 +23,7 @@ _NAMES = {"score": "its score", "uses": "its number of uses", "age_days": "its a
 
 
 def promote(tenant_id: UUID, memory_id: UUID, actor: str, *, force: bool = False) -> StoredMemory:
-    """Promote a memory and return it; a promoted memory isn't changed.
+    """Promote a memory and return it; a memory that is already promoted remains unchanged.
 
     A legal hold doesn't prevent a promotion, because it loses no data.
 
@@ -60,7 +60,7 @@ def promote(tenant_id: UUID, memory_id: UUID, actor: str, *, force: bool = False
 
 
 def demote(tenant_id: UUID, memory_id: UUID, actor: str) -> StoredMemory:
-    """Demote a memory and return it; from then on, only `promote` promotes it. Other memories aren't changed.
+    """Demote a memory and return it; only `promote` promotes it again. A memory that isn't promoted remains unchanged.
 
     Args:
         memory_id: The memory's id or an alias of it.

@@ -83,15 +83,15 @@ def edit_memory(
 
     If the edited memory now matches an open erasure, it is hidden, but still returned to this caller. If its words
     change, the memory and its neighbours are reindexed before this returns. Vectors computed from the old text (of the
-    memory and of later turns in its thread) are deleted at once; until the vectors are recomputed, searches find these
+    memory and its neighbours in the thread) are deleted at once; until the vectors are recomputed, searches find these
     memories only by their words.
 
     The memory's source becomes the lower one of its own and the writer's.
 
     Args:
-        writer: The caller's API key and its source; None if the service itself edits, which leaves the source.
+        writer: The caller's API key and its source; None if the service itself edits, which doesn't change the source.
         if_text: Edit the memory only if this is its text; None edits it in any case.
-        keeps_version: Keep the former text of a file as a memory that the file supersedes, in the audit log by the
+        keeps_version: Keep the former text of a file as a memory that the file supersedes; the audit log names the
             writer's key.
 
     Raises:
@@ -175,7 +175,7 @@ def _check_text(tx: database.Transaction, tenant_id: UUID, stored_id: UUID, expe
 def _with_source(
     tx: database.Transaction, tenant_id: UUID, stored_id: UUID, changes: dict[str, Any], writer: Writer | None
 ) -> dict[str, Any]:
-    """Record the write, and return the changes with the source only if they lower it.
+    """Record the write, and return the changes, with a source only if the memory's source is lowered.
 
     Raises:
         Invalid: The source is higher than the writer's.

@@ -39,8 +39,8 @@ class NameSearch:
 
     Attributes:
         subjects: Subjects with this or a similar name, closest first.
-        is_complete: False if the tenant has more subjects than a search compares; spellings that differ only in case
-            are then found if they are usual ones.
+        is_complete: False if the tenant has more subjects than a search compares; then spellings
+            that differ only in case are found only if they are usual, such as upper case.
     """
 
     subjects: list[NearName]
@@ -64,7 +64,7 @@ def list_subjects(tenant_id: UUID, after: UUID | None, limit: int) -> Page[Subje
 
 
 def search_subjects(tenant_id: UUID, name: str, limit: int) -> NameSearch:
-    """Find the subjects with this name or a similar one, without differences of case and Unicode form."""
+    """Find the subjects with this name or a similar one, ignoring differences of case and Unicode form."""
     folded, by_speaker = fold_name(name), unicodedata.normalize("NFKC", name).strip().lower()
     usual = [variant for order in (name, *reorder_names(name)) for variant in (order, *spelling_variants(order))]
     with database.tenant(tenant_id) as tx:

@@ -31,7 +31,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_processes() -> Iterator[Finding]:
-    """Yield the findings about workers and beat, for a service that can't be asked; none without the URL of Redis."""
+    """Yield the findings about workers and beat, if the API doesn't report them; none without the URL of Redis."""
     if settings().redis_url is not None:
         from app.services.monitoring import doctor_stores  # noqa: PLC0415 - as above
 

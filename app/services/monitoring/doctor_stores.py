@@ -42,11 +42,11 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_processes() -> Iterator[Finding]:
-    """Yield the findings about workers and beat, for a service that can't be asked; none if Redis can't be reached."""
+    """Yield the findings about workers and beat, if the API doesn't report them; none if Redis can't be reached."""
     if settings().redis_url is None:
         return
     try:
-        probes.redis_memory()  # its wait is short
+        probes.redis_memory()  # has a short timeout: fails soon without Redis
         here = installation.describe()
         yield from (advise(finding, here) for finding in probes.processes())
     except RedisError:
@@ -104,7 +104,7 @@ def queue() -> Iterator[Finding]:
 
 
 def master_key() -> Iterator[Finding]:
-    """Check that no stored key is wrapped by an old master key, and none by a missing one."""
+    """Check that no stored key is wrapped by an old master key; other probes report missing master keys."""
     configured = [key.key_id for key in encryption_keys.list_master_keys()]
     if not configured or settings().master_key is None or master_keys.find_missing():
         return  # `cold_storage` and `postgresql` report it
@@ -115,7 +115,7 @@ def master_key() -> Iterator[Finding]:
         by = f"the old master key {key_id}" if key_id else "a master key that isn't recorded"
         yield attention("master_key", f"{number:,} keys of cold storage are wrapped by {by}", todo)
     if not old:
-        unused = ", the others by none" if len(configured) > 1 else ""
+        unused = ", the other master keys wrap none" if len(configured) > 1 else ""
         number = counts.get(configured[0], 0)
         yield ok("master_key", f"{configured[0]} wraps all {number:,} keys of cold storage{unused}")
 

@@ -1,4 +1,4 @@
-"""Store access to texts that operators write and that outlive an erasure: references, reasons, grounds and notes.
+"""Read and redact texts by operators that an erasure doesn't delete: references, reasons, grounds and notes.
 
 An erasure replaces the texts that contain the erased person's name. Rows, dates and actors remain.
 """
@@ -19,8 +19,7 @@ from app.store.privacy.holds import HOLDS
 
 ALIASES_MAX: Final = 20
 SPEAKERS_MAX: Final = 50_000
-"""Maximum number of memories about other subjects that are compared, latest first, to find out whose name a speaker
-is."""
+"""Number of the tenant's latest memories in which `find_aliases` looks for a speaker under other subjects."""
 
 
 class TextPlace(NamedTuple):
@@ -46,14 +45,14 @@ class RetainedText(NamedTuple):
 
     @property
     def place(self) -> TextPlace:
-        """The place of the text. A ground is its own key, so a digest stands for it."""
+        """The place of the text. In `anonymised`, the key is the ground itself: the place has its digest instead."""
         key = sha256(self.key.encode()).hexdigest() if self.table == "anonymised" else self.key
         return TextPlace(self.table, self.column, key)
 
 
 # By table: its key, its columns with texts, and the condition on rows whose texts are listed. Omitted are the reason of
-# the erasure itself, which is deleted when it ends; reasons of holds in force on the subject, which are needed until
-# the release; and references that contain the exact name, which `store.erasure.references` clears.
+# the erasure itself, which is deleted when it ends; reasons of holds in force on the subject's memories, which are
+# needed until the release; and what `store.erasure.references` clears: released holds on the subject, and notes.
 _TABLES: Final = {
     "erasures": (
         "erasure_id",
@@ -123,7 +122,8 @@ def list_texts(tx: Connection, tenant_id: UUID, erasure_id: UUID, subject: str, 
 
     Args:
         erasure_id: The erasure, whose own reason isn't listed.
-        word: The subject as a regular expression, by which notes on identity checks are found and deleted elsewhere.
+        word: The subject as a regular expression. Notes on identity checks that match it are omitted, because
+            `store.erasure.references` deletes them.
     """
     values = {"tenant": tenant_id, "erasure": erasure_id, "subject": subject, "word": word, "redacted": REDACTED}
     return [RetainedText(*row) for row in driver_connection(tx).execute(_LIST.encode(), values).fetchall()]
@@ -211,7 +211,7 @@ WHERE tenant_id = :tenant AND hold_id = ANY (CAST(:keys AS uuid[]))
 
 
 def find_aliases(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
-    """Return the speakers of memories about a subject who speak in no memory about another subject, except roles."""
+    """Return the speakers in a subject's memories that occur in no other subject's memory, without names of roles."""
     values = {"tenant": tenant_id, "subject": subject, "limit": ALIASES_MAX, "rows": SPEAKERS_MAX}
     return list(tx.execute(_ALIASES, values | {"roles": list(ROLES)}).scalars())
 

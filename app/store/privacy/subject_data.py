@@ -94,7 +94,10 @@ EXISTS (SELECT FROM hidden_memories AS hidden JOIN erasures USING (tenant_id, er
 def list_ids(
     tx: Connection, tenant_id: UUID, subject: str, after: UUID, limit: int, *, given: bool = False
 ) -> list[UUID]:
-    """Return a page of memories about a subject in id order, including hidden ones; `given` excludes summaries."""
+    """Return the ids of a page of a subject's memories, in id order; `given` excludes summaries.
+
+    Hidden memories are included, unless the erasure that hides them is running.
+    """
     values = {"tenant": tenant_id, "subject": subject, "after": after, "limit": limit, "given": given}
     return fetch_column(tx, _IDS, values)
 

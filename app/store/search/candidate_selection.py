@@ -205,7 +205,7 @@ def _compared(
 
 
 def _named(few: FewMemories | None, request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the WITH clause `named`: those of a few memories that may be candidates, each checked once."""
+    """Return the WITH clause `named`, which checks once which of the few memories may be candidates; empty for None."""
     if few is None:
         return ""
     values["ids"] = few.ids

@@ -71,7 +71,7 @@ class Passing(NamedTuple):
     """The memories that pass a search's filters.
 
     Attributes:
-        few: All of them; None if there are more than `FEW` or no filters.
+        few: At most `FEW` memories that include all of them; None if there are more, or no filters.
         share: Estimated share of the tenant's memories, greater than 0, up to 1.
     """
 
@@ -101,7 +101,10 @@ def find_passing(tx: Connection, probe: SearchProbe, request: SearchRequest, val
 def _list_few(
     tx: Connection, request: SearchRequest, conditions: list[str], values: dict[str, Any], *, by_metadata: bool
 ) -> FewMemories | None:
-    """Return the memories that pass, or that match the metadata; None if there are more than `FEW` of both."""
+    """Return the memories that pass the filters; None if there are more than `FEW`.
+
+    With `by_metadata`, return all memories that match the metadata filter if these are at most `FEW`.
+    """
     if by_metadata:
         matching = list_by_metadata(tx, request, FEW + 1)
         if len(matching) <= FEW:

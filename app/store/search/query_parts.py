@@ -212,7 +212,7 @@ def superseded_sql(request: SearchRequest, values: dict[str, Any]) -> str:
 
 
 def _other_tiers_sql(request: SearchRequest, values: dict[str, Any]) -> str:
-    """Return the condition that a memory is in none of the tiers; usually a constant, which matches a partial index."""
+    """Return the condition that a memory's tier isn't one of the request's; if constant, it matches a partial index."""
     if request.tiers == ("active",):
         return "tier <> 'active'"
     values["tiers"] = list(request.tiers)

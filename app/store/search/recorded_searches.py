@@ -157,14 +157,15 @@ def attach_uses(
 ) -> int:
     """Record each use in one earlier search.
 
-    A use is attributed to the latest search whose results contained the memory. If there is none, it is attributed to
-    the latest search of the same named session with the memory among its candidates.
+    A use is attributed to the latest search of its session whose results contained the memory. If there is none, it is
+    attributed to the latest search of the same named session with the memory among its candidates.
 
     Args:
         memory_ids: The used memories.
         sessions: Session digest of each use.
         at: Time of each use in seconds since 1970.
-        sessionless: Digest of uses and searches without a session, whose uses and results match those of any session.
+        sessionless: Digest that stands for no session. A use without a session matches the results of any search,
+            and the results of a search without a session match uses of any session.
         within: Maximum time between a search and a use attributed to it.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Read memories from their acceptance on and when they were used, to learn how fast they should fade."""
+"""Read when memories were accepted and first used, to learn how fast they should fade."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cohort(NamedTuple):
         since: Start of the period of acceptance, inclusive.
         until: Its end, exclusive, which is also the end of observation.
         deletable_before: Earliest acceptance of memories that were too young to be deleted.
-        kept_chance: Older memories count only from this keep chance on, at which their strength can't delete them.
+        kept_chance: Older memories are included only if their keep chance is at least this: decay doesn't delete those.
         kept_salience: The same for memories without a keep chance, or if `kept_chance` is None.
     """
 

@@ -14,7 +14,7 @@ from app.store.core.binary_arrays import Longs, Timestamps, Uuids, decode_moment
 
 
 def read_aliases(tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return the stored id of each of these ids that is an alias, by alias."""
+    """Return the id of the stored memory for each of these ids that is an alias; other ids are omitted."""
     values = {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}
     return dict(driver_connection(tx).execute(_ALIASES, values).fetchall())
 

@@ -151,8 +151,8 @@ def list_page(
 ) -> StoredStates:
     """Return a page of a tenant's memories by id, optionally of one subject; deleted ones are omitted.
 
-    With `one_in` greater than 1 and no subject, return a sample of one in so many memories. The sample is stable: it is
-    drawn by a hash of the id.
+    If `one_in` is greater than 1 and no subject is given, take the page from a sample of about 1 / `one_in` of the
+    memories. The sample is stable, because it is drawn by a hash of the id.
     """
     values = {"tenant": tenant_id, "after": after, "limit": limit, "subject": subject, "one_in": one_in}
     return fetch_states(

@@ -34,7 +34,7 @@ WHERE tenant_id = :tenant
 
 
 def count_deleted(tx: Connection, tenant_id: UUID, memories: int) -> None:
-    """Add memories that decay deletes to their number."""
+    """Add to the tenant's number of memories that decay has deleted."""
     tx.execute(_COUNT_DELETED, {"tenant": tenant_id, "memories": memories})
 
 
@@ -46,7 +46,7 @@ WHERE tenant_id = :tenant
 
 
 def write_version(tx: Connection, tenant_id: UUID, version: int) -> None:
-    """Record the version of the rules' chances that the tenant's memories have."""
+    """Record by which `CHANCES_VERSION` of the rules the tenant's keep chances are computed."""
     tx.execute(_WRITE_VERSION, {"tenant": tenant_id, "version": version})
 
 
@@ -58,14 +58,14 @@ WHERE tenant_id = :tenant
 
 
 def count_uses(tx: Connection, tenant_id: UUID, since: datetime, until: datetime, threshold: float) -> list[UseCount]:
-    """Count memories accepted in a period, and those of them that were used or reviewed, by role.
+    """Count memories accepted in a period, and how many were used or reviewed, by role and side of the threshold.
 
-    Only memories with the rules' chance count. A superseded memory counts as unused: a newer one replaced it.
+    Memories whose salience isn't from the rules are left out. A superseded memory counts as unused.
 
     Args:
         since: Start of the period, inclusive.
         until: End, exclusive.
-        threshold: Chance that separates the counts.
+        threshold: Keep chance; memories above it are counted separately from the others.
     """
     values = {"tenant": tenant_id, "since": since, "until": until, "threshold": threshold}
     return [UseCount(*row) for row in tx.execute(_COUNT_USES, values)]
@@ -88,13 +88,13 @@ GROUP BY 1, 2 ORDER BY 1, 2
 
 
 class ChanceRange(NamedTuple):
-    """Memories of one role whose verdict a new calibration changes.
+    """Memories of one role that the keep chance protects by only one of the former and the new calibration.
 
     Attributes:
         speaker: The role, one of `SPEAKERS`.
-        low: Lower end of their chances before any shift, inclusive.
+        low: Lower end of their keep chances before any shift, inclusive.
         high: Upper end, inclusive.
-        low_salience: The same for memories with a model's salience.
+        low_salience: Lower end of the salience of those that a model rated, inclusive.
         high_salience: Upper end, inclusive.
     """
 
@@ -106,7 +106,7 @@ class ChanceRange(NamedTuple):
 
 
 def mark_due(tx: Connection, tenant_id: UUID, ranges: Sequence[ChanceRange], limit: int) -> int:
-    """Mark memories in these ranges due for the next sweep; return their number, which is below `limit` at the end."""
+    """Mark up to `limit` memories in these ranges due for the next sweep; return how many: fewer if none remain."""
     marked = 0
     for each in ranges:
         values = {"tenant": tenant_id, "limit": limit - marked, **each._asdict()}

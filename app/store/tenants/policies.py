@@ -12,7 +12,7 @@ from app.domain.policy.policy import Policy
 from app.store.core.binary_arrays import driver_connection
 
 Author = Literal["learned"]
-"""Author of a version, if it isn't a caller or a change of defaults."""
+"""Author of a version with rates learned by the service. All other versions have None as author."""
 
 
 def add(

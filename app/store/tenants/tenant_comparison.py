@@ -128,7 +128,7 @@ SELECT tenant_id FROM tenant_work GROUP BY tenant_id ORDER BY min(created_at), t
 
 
 def search_by_name(tx: Connection, words: str, limit: int, *, but: Sequence[UUID] = ()) -> list[UUID]:
-    """Return the ids of tenants whose name contains `words`, in any case, sorted by name.
+    """Return the ids of tenants whose name contains `words`, ignoring case, sorted by name.
 
     Simulated tenants and those in `but` are omitted.
     """

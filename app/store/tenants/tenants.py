@@ -192,7 +192,7 @@ WHERE tenant_id = :tenant_id
 
 
 def list_stalled_deletions(tx: Connection) -> list[tuple[UUID, UUID]]:
-    """Return tenants whose deletion isn't finished, without a job for it now or in the last hour, with its id."""
+    """Return the tenants whose unfinished deletion has had no job for an hour: tenant id and deletion id."""
     return [(row.tenant_id, row.deletion_id) for row in tx.execute(_STALLED)]
 
 

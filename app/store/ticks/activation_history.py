@@ -106,7 +106,7 @@ SELECT {_COLUMNS} FROM activation_history WHERE tenant_id = :tenant AND memory_i
 
 
 def delete_before(tx: Connection, tenant_id: UUID, tick: int) -> None:
-    """Delete the states that no activation from this tick on follows from."""
+    """Delete the states that aren't needed to compute activations at this tick or later."""
     tx.execute(_DELETE_BEFORE, {"tenant": tenant_id, "tick": tick})
 
 

@@ -1,6 +1,6 @@
 """Read memories in memory-decay's terms: type, category, importance, tick of creation, and both activations.
 
-The activation is that of the last tick: between ticks, memories of such a tenant don't fade.
+The activation is that of the last tick: memories of a tenant with a decay clock don't fade between ticks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TickedMemory(NamedTuple):
     """A memory in memory-decay's terms.
 
     Attributes:
-        mtype: The submitted type, such as `fact` or `episode`; of other memories, that of their kind's decay.
+        mtype: The submitted type; if none was submitted, `fact` or `episode`, depending on the memory's kind.
         category: The submitted category, or else the type.
         importance: 0 to 1.
         created_tick: The submitted tick, or else 0.

@@ -165,7 +165,7 @@ def restore_rows(tx: Connection, tenant_id: UUID, space_id: int | None, memory_i
     """Remove memories from the archive, and insert their full vectors of the current text version as active vectors.
 
     Args:
-        tx: The tenant's transaction, which holds its spaces in share mode.
+        tx: The tenant's transaction, which has locked its row in `tenant_spaces` in share mode.
         space_id: The space that the tenant's searches use; vectors of other spaces aren't inserted.
 
     Returns:
@@ -277,13 +277,13 @@ SELECT {_SENT.format(vector="vector")} FROM (
 
 
 NO_VECTOR: Final = 0
-"""Stands among the ids of bases for memories without a vector."""
+"""Value in a list of basis ids that selects the memories without a vector."""
 _REDUCED: Final = f"""(basis_id = ANY (%(bases)s::bigint[])
     OR (space_id IS NULL AND {NO_VECTOR} = ANY (%(bases)s::bigint[])))"""
 
 
 def lacks_vectors(tx: Connection, tenant_id: UUID) -> bool:
-    """Return whether archived memories have no vector, except those hidden by an open erasure."""
+    """Return True if an archived memory has no vector and isn't hidden by an open erasure."""
     return bool(fetch_value(tx, _LACKS, {"tenant": tenant_id}))
 
 

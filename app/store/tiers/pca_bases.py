@@ -5,7 +5,7 @@ tenant's bases are shared by tenants with too few vectors for a basis of their o
 
 Each draw of a sample has an id, which the sample's rows and the basis fitted on them store. A basis is complete while
 all rows of its draw exist: deleting or editing a memory deletes its row, and a later draw replaces all rows. The draw
-is committed before the fit, so rows lost during the fit are missing, too.
+is committed before the fit, so a row deleted during the fit also makes the basis incomplete.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ _IDS: Final = "SELECT basis_id FROM pca_bases WHERE tenant_id = %(tenant)s"
 
 
 def drop_bases(tx: Connection, tenant_id: UUID, basis_ids: Sequence[int]) -> int:
-    """Delete those of these bases that the tenant owns, and none of its own vectors uses. Return the number deleted."""
+    """Delete the tenant's bases among these that none of its own vectors uses. Return the number deleted."""
     driver_connection(tx).execute(_LOCK, {"tenant": tenant_id, "ids": list(basis_ids)})
     return driver_connection(tx).execute(_DROP, {"tenant": tenant_id, "ids": list(basis_ids)}).rowcount
 
@@ -247,7 +247,7 @@ _RETAIN: Final = "SELECT FROM pca_bases WHERE tenant_id = %(tenant)s AND basis_i
 def share_shared_basis(tx: Connection, basis_id: int) -> None:
     """Keep a shared basis from being deleted until the transaction ends; the caller then checks that it still exists.
 
-    Row-level security hides the basis from the tenants that use it, so this is a lock beside its row.
+    Row-level security hides the basis from the tenants that use it, so an advisory lock replaces the row lock.
     """
     statement = "SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 0))"
     driver_connection(tx).execute(statement, (_use_name(basis_id),))
@@ -327,7 +327,7 @@ FOR KEY SHARE OF known SKIP LOCKED
 
 
 def redraw_sample(tx: Connection, tenant_id: UUID, space_id: int, draw_id: UUID) -> Vectors:
-    """Make the remaining rows of a tenant's sample of a space a draw of their own, and return their vectors.
+    """Give the remaining rows of a tenant's sample of a space the id of a new draw, and return their vectors.
 
     Rows that another transaction is deleting are omitted.
     """

@@ -27,7 +27,7 @@ MOST: Final = 500
 OWN: Final = (
     *(
         "memory_aliases",
-        "missing_links",  # before the links: a link that waits here may be added while this transaction waits
+        "missing_links",  # before `links`: while this waits for a lock, a missing link may become a link
         "links",
         "lineage",
         "decayed_sources",

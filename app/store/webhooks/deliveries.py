@@ -184,7 +184,7 @@ def replay(
     failed_since: datetime | None = None,
     limit: int,
 ) -> int:
-    """Make deliveries pending again, with all attempts; return their number.
+    """Make deliveries pending again and set their attempts to 0; return the number of deliveries.
 
     Args:
         ids: Ids of deliveries, or None for the failed ones of changes since `failed_since`, the oldest first.

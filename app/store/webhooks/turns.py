@@ -1,7 +1,8 @@
 """Claim webhooks for a turn of sending, across tenants: a webhook is served by one worker at a time.
 
-A lease ends by itself if its worker dies. Leases and rests that end more than `LONGEST_SECONDS` from now were made
-before a step back of the database's clock, and count as ended.
+A lease expires if its worker dies. After a turn, a webhook rests: it isn't claimed before `rest_until`. Leases and
+rests that end more than `LONGEST_SECONDS` from now date from before a step back of the database's clock, and count as
+ended.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ RETURNING {COLUMNS}
 
 
 def move(tx: Connection, tenant_id: UUID, webhook_id: UUID, cursor: int, missed: int) -> None:
-    """Move a webhook on in the feed, and count the changes that the feed no longer had."""
+    """Advance a webhook's cursor, and add `missed`: the number of changes that the feed had deleted before."""
     values = {"tenant": tenant_id, "webhook_id": webhook_id, "cursor": cursor, "missed": missed}
     tx.execute(_MOVE, values)
 

@@ -156,7 +156,7 @@ _CHANGEABLE: Final = {
 
 
 def rotate_secret(tx: Connection, tenant_id: UUID, webhook_id: UUID, secret_id: UUID, overlap_hours: int) -> None:
-    """Name a new secret; the current one becomes the old one for `overlap_hours`, if they are more than 0."""
+    """Store a new secret's id; the current one becomes the old one for `overlap_hours`, or is removed if 0."""
     values = {"tenant": tenant_id, "webhook_id": webhook_id, "secret_id": secret_id, "hours": overlap_hours}
     tx.execute(_ROTATE, values)
 

@@ -18,8 +18,8 @@ except ImportError as error:
 class EbbingMemoryTool(BetaAbstractMemoryTool):
     """Memory tool for `client.beta.messages.run_tools(tools=[EbbingMemoryTool(ebbing)])`.
 
-    A file is a memory whose `external_id` is the path. It doesn't fade while it is listed, edits keep the former text,
-    and deletions can be cancelled during the grace period.
+    A file is a memory whose `external_id` is the path. The default policy protects files from decay. Edits keep the
+    former text, and deletions can be cancelled during the grace period.
 
     Args:
         client: Client of the service; its key needs the scopes `read` and `ingest`.

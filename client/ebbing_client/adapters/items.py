@@ -119,7 +119,7 @@ class Items:
         return body if item.ttl_minutes is None else body | {"keep_days": item.ttl_minutes / _MINUTES_A_DAY}
 
     def put(self, items: Sequence[NewItem]) -> Steps[None]:
-        """Store items, each under another namespace and key; reads have them when this returns."""
+        """Store items, no two with the same namespace and key; reads return them once this has returned."""
         bodies = [self.body(item) for item in items]
         if not bodies:
             return
@@ -162,7 +162,7 @@ class Items:
     ) -> Steps[list[Item]]:
         """Return items whose namespace begins with `prefix`: best first for a query, otherwise newest first.
 
-        After the results of a query, up to 100, follow the other items without a score, newest first.
+        The results of a query, at most 100, are followed by the other items, without a score and newest first.
 
         Raises:
             ValueError: The filter has an unknown operator.
@@ -222,7 +222,7 @@ class Items:
 
 
 def make_external_id(name: str, parts: Sequence[str], field: str) -> str:
-    """Return an external id that no other parts have.
+    """Return an external id that is unique to these names.
 
     Args:
         name: Name of the store.
@@ -235,7 +235,7 @@ def make_external_id(name: str, parts: Sequence[str], field: str) -> str:
     external_id = f"{name}:{json.dumps(list(parts), ensure_ascii=False, separators=(',', ':'))}"
     if len(external_id) > EXTERNAL_ID_MAX_CHARACTERS:
         length = len(external_id)
-        raise invalid_field(field, "is too long with the names around it", length, EXTERNAL_ID_MAX_CHARACTERS)
+        raise invalid_field(field, "makes the external id too long", length, EXTERNAL_ID_MAX_CHARACTERS)
     return external_id
 
 

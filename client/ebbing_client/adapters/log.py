@@ -109,7 +109,7 @@ class Log:
         cursor, is_first = None, True
         while (is_first or cursor is not None) and (limit is None or not found.has(limit)):
             filters = {"thread": self.thread, "order": "thread_newest"}
-            # One entry more costs little, and most have one part.
+            # Most entries have one part. One memory more than the limit costs little, and can save a second request.
             memories, cursor = yield from list_page(filters, cursor, 100 if limit is None else limit + 1)
             is_first = False
             for memory in memories:
@@ -128,7 +128,7 @@ class Log:
                 return None
             if (yield from delete_ids(latest[0].ids)):
                 return latest[0]
-        raise Conflict(409, {"title": "the latest entry was removed by others at the same time"})
+        raise Conflict(409, {"title": "other writers removed the latest entry at the same time"})
 
     def clear(self) -> Steps[int]:
         """Delete all memories of the thread and return their number."""

@@ -36,7 +36,7 @@ class Pause:
 
 
 Steps: TypeAlias = Generator["Call[Any] | Pause", Any, T]
-"""Calls to send one after the other, each with the previous one's result; returns a result at the end."""
+"""Generator that yields calls and pauses, receives the result of each call, and returns a result at the end."""
 
 
 def run(client: Sends, steps: Steps[T]) -> T:

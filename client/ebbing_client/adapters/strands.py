@@ -88,7 +88,7 @@ class EbbingMemoryStore:
                 continue
             body = {**self._shared, **self._thread, "text": text, "role": message["role"]}
             if numbers is not None:
-                # Strands starts at 0 again for each run of an agent: the text tells the runs of this store apart.
+                # Strands numbers messages from 0 in each run of an agent: the text's digest distinguishes these runs.
                 body["external_id"] = _external_id((self._run, str(numbers[place]), _digest(text)))
             bodies.append(body)
         return await run_async(self._client, write(bodies))
