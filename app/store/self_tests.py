@@ -307,7 +307,7 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 
 
 def list_passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
-    """Return the memories that passed, in this run, a test of a kind in `FLAGGING` other than `besides`."""
+    """Return the memories that passed, in this run, a test of a kind in `FLAGGING`, except `besides`."""
     kinds = [kind for kind in FLAGGING if kind != besides]
     values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
     return set(tx.execute(_PASSED, values).scalars())

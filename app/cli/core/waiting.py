@@ -1,4 +1,4 @@
-"""Show on the terminal what a command is waiting for, after a short delay."""
+"""Show on the terminal the reason for which a command waits, after a short delay."""
 
 from __future__ import annotations
 

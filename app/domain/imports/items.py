@@ -223,7 +223,7 @@ def find_zone(options: ImportOptions) -> ZoneInfo | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader needs to read a file, in addition to its bytes.
+    """Context that a reader needs to read a file, in addition to its bytes.
 
     Attributes:
         options: The caller's options.
