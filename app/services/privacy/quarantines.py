@@ -2,9 +2,9 @@
 
 The memories are hidden in the same way as those of an open erasure. Their summaries are hidden until they are rewritten
 without these memories. The first slice runs within the request, and a job runs the others. Each slice takes the
-erasures' lock exclusively, so that no other transaction stores a matching memory during the slice; memories that match only
-later are hidden when they are written (`memory_write.hide_matching`). Holds, erasures and expiry apply to memories in
-quarantine.
+erasures' lock exclusively, so that no other transaction stores a matching memory during the slice; memories that match
+only later are hidden when they are written (`memory_write.hide_matching`). Holds, erasures and expiry apply to memories
+in quarantine.
 """
 
 from __future__ import annotations
