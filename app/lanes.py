@@ -1,4 +1,4 @@
-"""Lanes and their queues, for modules that need no more of `app.queues`, which imports Celery."""
+"""Names of the lanes, and their queues. `app.queues`, which imports Celery, decides which task goes to which queue."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ from app.api.memories import (
 )
 from app.api.memories.ingest import Ingest
 from app.api.privacy import audit, categories, dump, erasures, exports, holds, quarantines, request_log, subjects
-from app.api.reference import docs_page, openapi
+from app.api.reference import openapi, swagger_ui
 from app.clients.embedding.embedder import embedder
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
@@ -169,7 +169,7 @@ def build() -> ASGIApp:
     problem_responses.install(app)
     openapi.install(app)
     if shown:
-        app.include_router(docs_page.router)
+        app.include_router(swagger_ui.router)
     app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
     return serve_ingest(app, StreamWriter(redis), nudger, accepted)
 

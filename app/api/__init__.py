@@ -1,1 +1,4 @@
-"""HTTP API, one module per resource: headers, status codes and response shapes; no SQL, no business logic."""
+"""HTTP API, one module per resource: headers and response shapes; no SQL, no business logic.
+
+`app.errors` decides the status code of each error.
+"""

@@ -1,4 +1,7 @@
-"""Turn the functions of `operations` into methods of both clients, with the signature and docstring of the function."""
+"""Turn the functions of `operations`, which build the requests, into methods of both clients.
+
+A method has the signature and docstring of its function.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Each mechanism has a method `run(work)` and is thread-safe. The mechanisms nest, outermost first: `Retries` (waits and
 retries), `Slots` (limits concurrency), `Breaker` (stops calls while the provider is down). They only handle
-`ProviderFailed`, whose message is a reason and numbers and never contains a text, a body or a key.
+`ProviderFailed`, whose message is a reason and numbers and never contains a text, a body or a key. The numbers of
+attempts are settings.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.parameters import STRICT, Days, Share
+from app.domain.dynamics.parameter_types import STRICT, Days, Share
 
 Level = Literal["light", "medium", "aggressive"]
 

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.parameter_types import STRICT
 from app.domain.ingest.memory import NAME_MAX_CHARACTERS
 from app.domain.ingest.sources import is_lower
 

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from app.domain.dynamics.memory_decay import IS_FACT, MemoryDecay, MemoryDecayParameters
 from app.domain.dynamics.ops import Floats
-from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.parameter_types import STRICT
 from app.domain.dynamics.state import DAY_SECONDS, State
 
 ComputeDecay = Callable[[float, float, float, str, dict[str, Any]], float]

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.ops import EXPONENT_MIN, Floats, Sql, Term
-from app.domain.dynamics.parameters import STRICT, Factor, Share
+from app.domain.dynamics.parameter_types import STRICT, Factor, Share
 from app.domain.dynamics.state import DAY_SECONDS, STRENGTH_MIN, Event, Row, State, choose, due, take, used_at, when
 from app.domain.ingest.memory import KINDS, Kind
 

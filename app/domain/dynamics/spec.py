@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.closed_form import ClosedForm
 from app.domain.dynamics.ops import EXPONENT_MIN, NUMPY, Floats, Ops, V
-from app.domain.dynamics.parameters import STRICT, Factor, Share
+from app.domain.dynamics.parameter_types import STRICT, Factor, Share
 from app.domain.dynamics.state import (
     DAY_SECONDS,
     STRENGTH_MIN,

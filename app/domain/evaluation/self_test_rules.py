@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.parameter_types import STRICT
 
 Kind = Literal["connection", "application", "other_words", "recall", "coherence", "retrieval_speed"]
 """Kinds of tests. `connection`: search finds a linked memory from another by words and links only. `application`:

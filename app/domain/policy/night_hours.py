@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.parameter_types import STRICT
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -15,7 +15,7 @@ from app.domain.consolidation.parameters import Consolidation
 from app.domain.consolidation.supersession import Supersession
 from app.domain.dynamics.cmm import CmmParameters
 from app.domain.dynamics.mnemex import MnemexParameters
-from app.domain.dynamics.parameters import Share
+from app.domain.dynamics.parameter_types import Share
 from app.domain.dynamics.profiles import PROFILES, profile
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.evaluation.self_test_rules import SelfTests

@@ -1,4 +1,4 @@
-"""The request for an erasure: its scope, legal basis and grace period."""
+"""The request for an erasure: the memories that it covers (a `legal_hold.Scope`), legal basis and grace period."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, field_validator
 from pydantic.dataclasses import dataclass
 
-from app.domain.dynamics.parameters import STRICT, Days, Share
+from app.domain.dynamics.parameter_types import STRICT, Days, Share
 
 KNOWN: Final = ("pii", "financial", "casual", "work", "health", "credentials")
 """Categories of every policy; a tenant's own categories follow them."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.ops import NUMPY, Floats, Ops, Sql, Term, V
-from app.domain.dynamics.parameters import STRICT, Share
+from app.domain.dynamics.parameter_types import STRICT, Share
 from app.domain.dynamics.state import DAY_SECONDS, Row, State, age_at, age_seconds, due
 
 _RECENCY_EXPONENT_MIN = -60.0  # e^-60 is negligible beside any other part, and its powers don't underflow

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.mnemex import Mnemex, MnemexParameters
-from app.domain.dynamics.parameters import STRICT
+from app.domain.dynamics.parameter_types import STRICT
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, State
 

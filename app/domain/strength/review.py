@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.ops import Floats
-from app.domain.dynamics.parameters import STRICT, Share
+from app.domain.dynamics.parameter_types import STRICT, Share
 
 _Days = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 _Easiness = Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)]

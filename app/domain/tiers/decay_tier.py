@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from app.domain.dynamics.ops import Floats
-from app.domain.dynamics.parameters import STRICT, Days, Share
+from app.domain.dynamics.parameter_types import STRICT, Days, Share
 from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, DUE_MARGIN_SECONDS, State
 from app.domain.strength import importance

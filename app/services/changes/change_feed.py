@@ -1,4 +1,4 @@
-"""Read a tenant's feed of changes."""
+"""Read a tenant's feed of changes; `app.store.changes.feed` decides their order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Summarise the current state for the dashboard: problems, backlog and worker heartbeats.
 
+`app.domain.health_findings` decides which numbers are problems.
+
 Many pages request this summary often, above all during an outage. So each part is queried separately, an unreachable
 store becomes a finding, and a process refreshes the summary at most once a second.
 """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.domain.ingest.uses import Use
 from app.domain.policy.policy import Policy
-from app.domain.search import result_ranking, scoring, terms
+from app.domain.search import result_list, scoring, terms
 from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.correction_order import CorrectionPair
 from app.domain.search.parameters import Ranking
@@ -86,7 +86,7 @@ def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None
     reinforces = reinforces and request.as_of is None
     used = _used_results(results, policy.reinforcement.by_search_share) if reinforces else []
     recorded = gathered if policy.record_searches and request.as_of is None else None
-    return SearchOutcome(results, result_ranking.list_uses(used, gathered.found), reranked, recorded)
+    return SearchOutcome(results, result_list.list_uses(used, gathered.found), reranked, recorded)
 
 
 def _add_highlight(result: SearchResult, rarity: Mapping[str, float]) -> SearchResult:
@@ -297,7 +297,7 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
         if review_share or spreads or gathered.corrections
         else max(request.limit, ranking.rerank)
     )
-    results = result_ranking.rank_candidates(
+    results = result_list.rank_candidates(
         gathered.found,
         scoring.apply_context(gathered.vitals, gathered.found, ranking, policy.importance),
         structs.replace(request, limit=limit),

@@ -17,7 +17,7 @@ from app.domain.policy.policy import Policy
 from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.parameters import Ranking
 from app.domain.search.request import SearchRequest, Weights
-from app.domain.search.result_ranking import list_uses, rank_candidates
+from app.domain.search.result_list import list_uses, rank_candidates
 from app.domain.search.signals import SIGNALS
 from app.domain.search.terms import TERMS_MAX, QueryTerm, inverse_document_frequency, weigh_query
 from app.domain.text.embedding_input import MemoryText, normalise_rows

@@ -19,7 +19,7 @@ from app.domain.dynamics.memory_decay import MemoryDecayParameters
 from app.domain.search.candidate_types import Candidate, CandidateStrength
 from app.domain.search.parameters import Mode, Ranking
 from app.domain.search.request import SearchRequest, SearchResult
-from app.domain.search.result_ranking import list_uses, rank_candidates
+from app.domain.search.result_list import list_uses, rank_candidates
 from app.domain.search.scoring import selection_weights
 from app.domain.search.spreading_activation import Neighbour, ReachedMemory, spread_scores, spreading_settings
 
