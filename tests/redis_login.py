@@ -19,7 +19,7 @@ def restricted(admin: redis.Redis, url: str) -> str:
     password = token_hex(16)
     run: Callable[..., object] = admin.execute_command
     parts = urlsplit(url)
-    major, minor = cast("dict[str, Any]", admin.info("server"))["redis_version"].split(".")[:2]
+    major, minor = str(admin.info("server")["redis_version"]).split(".")[:2]
     rules = rules_for((int(major), int(minor)), int(parts.path.strip("/") or 0)).split()
     run("ACL", "SETUSER", USER, "reset", "on", f">{password}", *rules)
     run("ACL", "LOG", "RESET")
