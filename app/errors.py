@@ -69,7 +69,7 @@ class EbbingError(Exception):
 
 
 def stored_name(error: BaseException) -> str:
-    """Return the name under which rows and logs record an error: dead letters, jobs and nights are found by it.
+    """Return the name under which dead letters, jobs, nightly runs and logs record an error, for searches by error.
 
     It is the class's name, or its attribute `stored_name`, which keeps the name of a class that was renamed.
     """

@@ -1,7 +1,7 @@
 """Messages of webhooks: body, headers and signatures by the Standard Webhooks specification 1.0.0.
 
-A message has the type, the time and the id of a change, never text, so that an erasure is complete without the
-receiver's help.
+A message has the type and time of a change and the id of what changed, never text, so that an erasure is complete
+without the receiver's help.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Kin(NamedTuple):
 
 
 def list_kin(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], limit: int) -> list[Kin]:
-    """Return the direct ancestors of these memories and the summaries made from them; only completed merges count."""
+    """Return the pairs from completed merges in which one of these memories is the summary or in its lineage."""
     rows = driver_connection(tx).execute(_KIN, {"tenant": tenant_id, "ids": Uuids(memory_ids), "limit": limit})
     return [Kin(*row) for row in rows]
 
