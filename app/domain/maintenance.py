@@ -102,8 +102,8 @@ KINDS: Final[dict[str, Maintenance]] = {
         "Memories that pass are reinforced, which doesn't count as a use; memories that fail are flagged for review. "
         "A dry\nrun lists the memories by kind; `from` is the start of a tested link.",
         "Test retrieval on a sample of memories (also runs weekly); `ebbing stats` shows the results.\n\n"
-        "A self-test of the kind `connection` (a linked memory is found), `application` (a question in its own words "
-        "finds the memory) or `coherence` (a summary has the key points of its sources) reinforces the memory if it "
+        "A self-test of the kind `connection` (a linked memory is found), `application` (a question in the memory's "
+        "own words finds it) or `coherence` (a summary has the key points of its sources) reinforces the memory if it "
         "passes, and flags it for review if it fails (`ebbing reviews --flagged`). The kinds `other_words`, `recall` "
         "(both with paraphrased questions) and `retrieval_speed` only measure.",
         ("--wait", "--dry-run"),

@@ -83,7 +83,7 @@ def review(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record the result of a review. A pass counts as a use; a failure restarts at the policy's first interval."""
+    """Record the result of a review. A pass counts as a use; a failure resets the interval to the policy's first."""
     if passed is None:
         raise CommandFailure("result missing: give --passed or --failed", Code.USAGE)
     body = given(result="passed" if passed else "failed", at=at)

@@ -79,9 +79,9 @@ class MnemexParameters:
     promote_from: Factor = 0.65
     """Score from which a memory is promoted."""
     promote_uses: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    """Number of uses from which a memory is promoted, within the window."""
+    """Number n from which a memory is promoted within the window; n counts its uses and its creation."""
     promote_window_days: Days = 14.0
-    """Age up to which that number of uses promotes a memory, in days since creation."""
+    """Age up to which `promote_uses` promotes a memory, in days since creation."""
     boost: Factor = 0.1
     """Increase of the multiplier, up to 2, by a boost, a use in another domain or a passed self-test."""
     other_domain_below: Share = 0.3

@@ -75,7 +75,7 @@ class SpecParameters:
     accessed_within_day: _AccessModifier = 0.5
     """Factor during the first day after a use."""
     accessed_within_week: _AccessModifier = 0.7
-    """Factor from then until seven days after the use; at most 1, which is the factor after that."""
+    """Factor for the rest of the first seven days, at least `accessed_within_day` and at most 1; afterwards it is 1."""
     kinds: KindModifiers = KindModifiers()
     """Factor by kind."""
     reinforcement: Share = 0.15
