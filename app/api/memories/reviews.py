@@ -49,7 +49,7 @@ def session(
 
     `by=due`: due memories by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: memories about to
     be forgotten, due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends.
-    `by=flagged`: memories whose last review or later self-test failed, due or not, by `urgency`.
+    `by=flagged`: memories whose last review, or a self-test since then, failed, due or not, by `urgency`.
     """
     check_storable(subject=subject, thread=thread)
     found = reviews.build_session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)

@@ -39,15 +39,16 @@ StatusName = Literal["grace", "running", "held", "verified", "cancelled"]
     responses={200: {"description": "With `dry_run`: the number of matching memories, and the dates"}},
 )
 def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(NewErasure))]) -> Response:
-    """Request an erasure. Matching memories are hidden before the response; it can be cancelled until `erase_after`.
+    """Request an erasure. It hides matching memories before the response, and can be cancelled until `erase_after`.
 
     Afterwards they are erased from every store; memories under a legal hold are erased once it is released. With
     `dry_run`, the response is 200 with the number of matching memories, and in `already_hidden` the number of further
     ones that are already being deleted; of these, `hidden_held` are under legal hold and remain until its release.
 
     `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the erasure then has its id,
-    law, time of receipt, case details and deadline. 409 if the request is answered or has its erasure. Without it, the
-    request is recorded now; the legal deadline counts from `received_at`, the grace period always from now.
+    law, time of receipt, case details and deadline. 409 if the request already has an answer or an erasure. Without
+    `request_id`, the request is recorded now; the legal deadline counts from `received_at`, the grace period always
+    from now.
 
     `held` counts the memories under legal hold and `holds` lists the holds. If no stored memory has the subject,
     `warning` says so and `near` lists subjects with similar names. With `dry_run`, `other_spellings` lists subjects
@@ -121,7 +122,7 @@ def list_mentions(caller: Guardian, erasure_id: ErasureId) -> Response:
 def review_mentions(
     caller: Guardian, erasure_id: ErasureId, given: Annotated[MentionReview, Depends(json_body(MentionReview))]
 ) -> Response:
-    """Redact the texts that refer to the person and keep the others, by their numbers; the report states the decisions.
+    """Redact the texts with the numbers in `redact`, and keep those in `keep`; the report states the decisions.
 
     A redaction replaces the whole text with a standard sentence and can't be undone.
     """
@@ -142,8 +143,9 @@ def cancel(caller: Guardian, erasure_id: ErasureId) -> Response:
 def finish(caller: Guardian, erasure_id: ErasureId) -> Response:
     """Start an erasure now, without the rest of its grace period; it can't be cancelled any more.
 
-    An interrupted erasure continues. The report states when the grace period ended and which API key ended it. Memories
-    under a legal hold remain until its release. 409 if the erasure is finished, cancelled, or waits for a legal hold.
+    If the erasure was interrupted, this call resumes it. The report states when the grace period ended and which API
+    key ended it. Memories under a legal hold remain until its release. 409 if the erasure is finished, cancelled, or
+    waits for a legal hold.
     """
     found = requests.get(caller.tenant_id, erasure_id)
     return responses.answer(render_erasure(rights_overview.finish(caller.tenant_id, found.erasure_id, caller.key_id)))

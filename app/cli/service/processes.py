@@ -189,9 +189,9 @@ def migrate(
 ) -> None:
     """Migrate the database to this version's schema, using EBBING_OWNER_DATABASE_URL if set.
 
-    If the data was restored from a backup, erasures since then are repeated, as by `ebbing privacy replay`. Policies
-    with defaults of an earlier version get a new policy version with the current defaults; values set by a tenant
-    don't change.
+    If the data was restored from a backup, the erasures that the data lacks are repeated, as by `ebbing privacy
+    replay`. Policies with defaults of an earlier version get a new policy version with the current defaults; values
+    set by a tenant don't change.
     """
     from app.cli.service.bootstrap import keep_key
     from app.services import migrations

@@ -61,7 +61,7 @@ def legal_deadlines(
     """Return the deadlines of an erasure.
 
     Args:
-        law: Legal basis of the request; `user` if it refers to no law, which sets no legal deadlines.
+        law: Legal basis of the request; `user` if the request refers to no law: then there are no legal deadlines.
         received_at: Time of receipt, with a time zone.
         grace_days: Length of the grace period, from 0; None for the law's default. The period is shortened if erasing
             would otherwise start later than `RESERVE` before `due_at`.

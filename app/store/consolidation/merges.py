@@ -25,7 +25,7 @@ class Merge:
 
     Attributes:
         sources: Number of memories that were summarised or linked.
-        summary_version: Text version of the generated summary; a different version means a manual edit.
+        summary_version: Text version of the generated summary; another version of the memory means a manual edit.
         is_stale: True if a source was changed or removed after the summary was written.
         characters_before: Total length of the sources' texts.
         characters_after: Length of the summary.

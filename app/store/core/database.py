@@ -244,7 +244,7 @@ def _open(role: Role) -> Engine:
         pool_timeout=5,
         pool_pre_ping=False,
         pool_recycle=600,
-        pool_use_lifo=True,  # an idle connection stays small: each statement adds to its backend's caches
+        pool_use_lifo=True,  # reuse few connections: each statement adds to its backend's caches
         hide_parameters=True,  # a failed statement must not carry memory text into an exception
         connect_args={
             "options": options,
