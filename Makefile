@@ -51,7 +51,7 @@ test: venv ## the tests, but for the longest; ARGS="-m 'not slow'" for the quick
 	@$(PYTEST) -m "not long" $(ARGS)
 
 test-long: venv ## the longest tests (killing under load, fuzzing, a simulated year, backups) and more random examples
-	@EBBING_TEST_EXAMPLES=1.5 $(PYTEST) -m "long or drawn" $(ARGS)
+	@EBBING_TEST_EXAMPLES=$${EBBING_TEST_EXAMPLES:-0.6} $(PYTEST) -m "long or drawn" $(ARGS)
 
 test-costs: venv ## measure the tests' processor time and write which are slow or long (tests/slow_tests.txt); best on an idle machine
 	@rm -rf .cache/test-costs; $(PYTEST) -m "not long" --costs=.cache/test-costs $(ARGS)

@@ -17,7 +17,7 @@ import pytest
 import redis
 from psycopg import sql
 
-from tests import costs, groups
+from tests import costs, examples, groups
 from tests.environment_guard import EnvironmentGuard
 from tests.servers import Servers, logical_database, new_database, on_database
 from tests.waiting import until
@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    examples.set_default()  # `given` reads the default when a test module is imported
     config.stash[_SERVERS] = Servers()
     config.pluginmanager.register(costs.NoProcesses())
     config.pluginmanager.register(EnvironmentGuard())
@@ -69,13 +70,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort tests by cost, and mark them; every `long` test is `slow` too.
 
-    Mark what was measured as slow or long, and property tests `drawn`, and let these draw the number of examples of
-    `tests/examples.py`.
+    Mark what was measured as slow or long, and property tests `drawn`.
     """
-    if "hypothesis" in sys.modules:
-        from tests import examples  # noqa: PLC0415  # imports hypothesis, which other tests don't need
-
-        examples.set_default()
     costs.mark_measured(items, long=config.getoption("costs") is None)
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import HealthCheck, settings
 
-SHARE = float(os.environ.get("EBBING_TEST_EXAMPLES", "0.3"))  # of the number that a test names; 1.5 in `make test-long`
+SHARE = float(os.environ.get("EBBING_TEST_EXAMPLES", "0.3"))  # of the number that a test names; 0.6 in `make test-long`
 USUAL = 35
 
 

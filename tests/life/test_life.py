@@ -23,8 +23,7 @@ from tests.life.installation import Installation
 from tests.life.life import World, weighted
 from tests.service import Service
 
-STEPS: Final = 300
-MANY_STEPS: Final = 2_000
+STEPS: Final = 1_000
 FULL_EVERY: Final = 20
 REMAINS_EVERY: Final = 200
 TRAIL: Final = 300
@@ -96,12 +95,6 @@ def place(service: Service, tmp_path: Path) -> Iterator[Installation]:
 
 
 @pytest.mark.long
-def test_a_short_life_is_as_the_model_says(place: Installation) -> None:
-    seed, _, steps = os.environ.get("EBBING_TEST_LIFE", "1").partition(":")
-    live(World(place.api, place, seed), int(steps or STEPS))
-
-
-@pytest.mark.long
 def test_a_long_life_is_as_the_model_says(place: Installation) -> None:
     seed, _, steps = os.environ.get("EBBING_TEST_LIFE", "1").partition(":")
-    live(World(place.api, place, seed), int(steps or MANY_STEPS))
+    live(World(place.api, place, seed), int(steps or STEPS))

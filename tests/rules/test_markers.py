@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from _pytest.nodeid import NodeId
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests import costs
+from tests import costs, examples
 from tests.variants import variants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,3 +147,12 @@ def test_a_group_is_part_of_the_id_by_which_pytest_xdist_distributes(
 def test_a_value_must_be_usual_and_known(usual: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="usual"):
         variants(["one", "two"], usual)
+
+
+@given(st.integers())
+def test_a_property_without_settings_of_its_own_has_no_limits_of_time(drawn: int) -> None:
+    del drawn
+    usual, used = examples.draw(examples.USUAL), settings.default
+    assert used is not None
+    assert (used.deadline, used.max_examples) == (None, usual.max_examples)
+    assert HealthCheck.too_slow in used.suppress_health_check
