@@ -124,7 +124,7 @@ class Conflict(EbbingError):
 
 
 class CursorGone(EbbingError):
-    """Cursor of the change feed after which changes were removed; `errors` contains the oldest usable cursor."""
+    """Cursor of the change feed that is too old: later changes are gone. `errors` contains the oldest usable cursor."""
 
     status, type, title = 410, "cursor-gone", "Changes after this cursor are no longer available"
 

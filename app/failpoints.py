@@ -1,9 +1,9 @@
 """Named places at which tests can simulate a crash of the process.
 
 `EBBING_FAILPOINTS=drain.before_settle` kills the process there with SIGKILL. Modifiers, in this order: `name@this`
-only for visits about `this`, such as an entry; `name*3` only on the third visit; `name~0.5` sleep half a second
-instead; `name!file` only if the file doesn't exist. The file is created first, so that only one process dies, and one
-more each time the file is removed. Without the setting, a failpoint costs one dictionary lookup.
+counts only visits about `this`, such as an entry; `name*3` kills on the third visit; `name~0.5` sleeps half a second on
+each visit instead; `name!file` kills only if the file doesn't exist, and creates it first, so that only one process
+dies until the file is removed. Without the setting, a failpoint costs one dictionary lookup.
 """
 
 from __future__ import annotations

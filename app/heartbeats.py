@@ -119,9 +119,9 @@ def record_stop(start: str) -> None:
 
 
 def list_restarts() -> dict[str, Restarts]:
-    """Return the restarts after deaths in the last hour, by source; sources without restarts are omitted.
+    """Return the last hour's restarts of processes that had died, by source; sources without restarts are omitted.
 
-    Several workers of one lane count as restarts of each other if they started on the same host.
+    If several workers of one lane start on the same host, each start after the first counts as a restart.
 
     Raises:
         RedisError: Redis is unreachable.

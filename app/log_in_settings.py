@@ -29,31 +29,32 @@ class LogInRule(BaseModel):
 
 
 class LogInSettings(BaseSettings):
-    """Settings of log-ins through a provider; without `OIDC_ISSUER`, people log in with API keys only."""
+    """Settings of log-ins through a provider; without `EBBING_OIDC_ISSUER`, people log in with API keys only."""
 
     oidc_client_id: str | None = None
     """Id under which Ebbing is registered at the log-in provider."""
     oidc_client_secret: SecretStr | None = None
-    """Secret of this client; unset for a public client, which PKCE alone protects."""
+    """Ebbing's client secret at the log-in provider; unset for a public client, which only PKCE protects."""
     oidc_requested_scopes: str = Field("openid profile", pattern=r"^openid( [!#-\[\]-~]+)*$")
     """OpenID scopes that a log-in requests; some providers return groups only with a further one, such as `groups`."""
     oidc_access_claim: str = Field("groups", min_length=1)
-    """Claim of the ID token whose values `OIDC_SCOPES` maps, such as `groups` or `roles`."""
+    """Claim of the ID token whose values `EBBING_OIDC_SCOPES` maps, such as `groups` or `roles`."""
     oidc_name_claim: str = Field("name", min_length=1)
     """Claim of the ID token with the person's name, which the dashboard shows beside what the person did."""
     oidc_scopes: dict[str, LogInRule] = Field({}, max_length=100)
     """Scopes and tenants by value of the access claim, as JSON: `{"ebbing-operators": {"scopes": ["read", "maintain"],
-    "tenants": ["TENANT-ID"]}}`. Nobody else may log in through the provider."""
+    "tenants": ["TENANT-ID"]}}`. People without one of these values can't log in through the provider."""
     oidc_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
-    """Hosts of the provider that the API may call, for its keys and tokens. Default: only the host of `OIDC_ISSUER`."""
+    """Hosts of the provider that the API may call, for its keys and tokens. Default: only the host of
+    `EBBING_OIDC_ISSUER`."""
     oidc_private_addresses: bool = False
     """Allow host names of the provider that resolve to private addresses, as in a container network."""
     oidc_session_hours: float = Field(12, gt=0, le=12)
-    """Longest duration of a session that began at the provider; then the person must log in again."""
+    """Maximum duration of a session after a log-in through the provider; then the person must log in again."""
     oidc_issuer: str | None = None
     """Issuer of the OpenID Connect provider by which people log in to the dashboard, such as
     `https://login.example.com/realms/staff`; it must equal the provider's own spelling. It also requires
-    `OIDC_CLIENT_ID`, `OIDC_SCOPES` and `PUBLIC_URL`."""
+    `EBBING_OIDC_CLIENT_ID`, `EBBING_OIDC_SCOPES` and `EBBING_PUBLIC_URL`."""
 
     @field_validator("oidc_client_id", "oidc_client_secret", "oidc_issuer", mode="before")
     @classmethod

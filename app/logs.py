@@ -44,7 +44,7 @@ def configure(process: str) -> None:
         )
     )
     logging.captureWarnings(capture=True)
-    # Celery warns root about pickled messages; the service accepts only JSON.
+    # Celery warns of pickled messages if the user is root; the service accepts only JSON.
     warnings.filterwarnings("ignore", message=r"You're running the worker with superuser privileges")
     root = logging.getLogger()
     root.handlers = [handler]

@@ -1,4 +1,4 @@
-"""Return memory that a finished task no longer needs to the operating system."""
+"""Release to the operating system the memory that a finished task no longer needs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITERS: Final = 8
-"""Threads that write files: file systems commit the flushes of several files together."""
+"""Number of threads that write files; file systems commit concurrent flushes of several files together."""
 _TEMPORARY: Final = re.compile(r"\.([0-9a-f-]{36})\.[0-9a-f]{16}\.tmp")
 
 

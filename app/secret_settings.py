@@ -82,7 +82,7 @@ class SecretFileSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the hook
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Insert the files that a source names directly before that source: the environment still precedes `.env`."""
+        """Read secret files before the source that names them; the environment and its files still precede `.env`."""
         sources = [source for source in (env_settings, dotenv_settings) if isinstance(source, EnvSettingsSource)]
         return init_settings, *(each for source in sources for each in (SecretFiles(settings_cls, source), source))
 

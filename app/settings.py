@@ -338,7 +338,9 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     @model_validator(mode="after")
     def _nights_get_somewhere(self) -> Settings:
         if self.jobs_wait_hours >= self.night_hours:
-            raise ValueError("JOBS_WAIT_HOURS must be less than NIGHT_HOURS, or a job could pause for a whole night")
+            raise ValueError(
+                "EBBING_JOBS_WAIT_HOURS must be less than EBBING_NIGHT_HOURS, or a job could pause for a whole night"
+            )
         return self
 
     @model_validator(mode="after")

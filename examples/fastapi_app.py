@@ -83,7 +83,7 @@ def remember(user: str, conversation: str, said: list[Message], used: list[str])
         ebbing().add_messages(said, subject=user, thread=conversation)
         ebbing().observe(used, session=conversation)
     except EbbingError as error:
-        log.warning("the messages were not stored: %s", type(error).__name__)
+        log.warning("messages or uses were not stored: %s", type(error).__name__)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ebbing_client import Ebbing, EbbingError
 FORECAST_DAYS = 21
 EXPORT_TIMEOUT_SECONDS = 600
 RETRIEVAL_TESTS = ("connection", "application", "coherence")
-"""Kinds of self-tests that ask for a stored memory; the other kinds only measure."""
+"""Kinds of self-tests that flag a memory if they fail; the other kinds only measure the service."""
 
 
 class Line(NamedTuple):
@@ -60,7 +60,7 @@ def report_nights(ebbing: Ebbing) -> Iterator[Line]:
     else:
         yield Line(f"last night: {last['local_date']}, {last['status']}", last["status"] == "failed")
     if night["late_seconds"] > 3600:
-        yield Line(f"the next night is late by {night['late_seconds'] / 3600:.0f} hours", needs_attention=True)
+        yield Line(f"the nightly run is overdue by {night['late_seconds'] / 3600:.0f} hours", needs_attention=True)
     preview = ebbing.call("POST", "/v1/schedule/night/run", json={"dry_run": True, "limit": 1000})
     moves = [change["to"] for change in preview["changes"]]
     more = " and more" if preview["next_cursor"] else ""

@@ -55,6 +55,14 @@ def hasty(options: ServerOptions) -> ServerOptions:
 
 
 @pytest.fixture
+def private_umask() -> Iterator[None]:
+    """The umask of a shell that has run the runbook's block for backups."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
 def home(folder: Path) -> Path:
     """A private home, as `ebbing run` creates it."""
     path = folder / "home"
@@ -259,6 +267,51 @@ def test_data_is_linked_from_a_home_that_its_user_cannot_enter(
 
 @pytest.mark.slow
 @root_only
+def test_a_server_of_root_starts_whatever_the_umask_of_this_or_an_earlier_start(
+    folder: Path, home: Path, hasty: ServerOptions, private_umask: None
+) -> None:
+    redis = Redis(home, free_ports(1)[0], hasty)
+    group = redis.folder.parent
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (hasty.data_root, group, redis.folder)]
+    assert modes == [0o755, 0o711, 0o700]
+    assert redis.stop(redis.start()) == 0
+
+    hasty.data_root.chmod(0o700)
+    group.chmod(0o700)
+    assert Postgres(home, 1, hasty).folder.parent == group, "a closed folder of an earlier start is opened"
+    group.chmod(0o700)
+    assert Redis(home, 1, hasty).folder == redis.folder
+
+
+@pytest.mark.slow
+@root_only
+def test_copied_programs_can_be_run_whatever_the_umask(
+    folder: Path, home: Path, options: ServerOptions, monkeypatch: pytest.MonkeyPatch, private_umask: None
+) -> None:
+    private = folder / "private"
+    private.mkdir()
+    shutil.copy(redis_server(None, options.cache_root), private / "redis-server")
+    monkeypatch.setenv("PATH", str(private))
+    server = Redis(home, free_ports(1)[0], options)
+    assert server.stop(server.start()) == 0
+    assert Path(server.command()[0]).is_relative_to(options.cache_root)
+
+
+@pytest.mark.slow
+@root_only
+def test_a_closed_folder_above_the_data_is_named_with_its_remedy(folder: Path, home: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    options = ServerOptions(data_root=closed / "data")
+    for _ in range(2):
+        with pytest.raises(EmbeddedError, match=f"^{closed} can't be entered by user .*: chmod a\\+x {closed}; or "):
+            Postgres(home, 1, options)
+    closed.chmod(0o711)
+    assert Postgres(home, 1, options).folder.parent == Redis(home, 1, options).folder.parent
+
+
+@pytest.mark.slow
+@root_only
 def test_data_stays_inside_a_home_that_its_user_can_enter(home: Path, options: ServerOptions) -> None:
     home.chmod(0o711)
     assert Postgres(home, 1, options).folder == home / "postgres"
@@ -309,7 +362,7 @@ def test_data_left_by_another_start_is_taken_over_or_refused_with_a_reason(home:
     assert not pid_file.exists()
 
     (server.data / "PG_VERSION").write_text("17\n")
-    with pytest.raises(EmbeddedError, match="is of PostgreSQL 17, this is 18"):
+    with pytest.raises(EmbeddedError, match="contains data of PostgreSQL 17, but this is PostgreSQL 18"):
         server.prepare()
 
     (home / "postgres-password").unlink()

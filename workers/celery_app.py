@@ -58,7 +58,7 @@ celery.conf.update(
 
 
 def read_settings() -> dict[str, object]:
-    """Return the configuration that depends on settings; Celery needs it later than this module."""
+    """Return the configuration that depends on settings; Celery calls this function only when it needs a value."""
     return {"broker_url": redis_url(), "worker_soft_shutdown_timeout": settings().shutdown_seconds}
 
 
@@ -117,13 +117,14 @@ def _say_so(sender: Any, **_: Any) -> None:
 
     if sender.hub is not None:
         stop_signals.defer_while_writing(sender.hub.call_soon)
-    # Celery's loop sends the first heartbeat, so that it starts sooner: a stop signal before its start causes an error.
+    # Celery's loop sends the first heartbeat, to keep this function short: a stop signal before the loop's start causes
+    # an error.
     sender.timer.call_after(0, beat)
     sender.timer.call_after(0, lambda: log.info("worker_started", lanes=list(watches), pid=os.getpid()))
     sender.timer.call_after(0, lambda: _starts.extend(map(heartbeats.record_start, watches)))
     sender.timer.call_repeatedly(heartbeats.EVERY_SECONDS, beat)
-    # Reading Redis's mark has used a connection, and from now on only the pool processes need some. Close it later: the
-    # shorter this function, the less likely is a stop signal before Celery's loop, which would report an error.
+    # Reading Redis's mark has opened a database connection; from now on, only the pool processes need connections. The
+    # loop closes it later, also to keep this function short.
     sender.timer.call_after(heartbeats.EVERY_SECONDS, database.close)
 
 

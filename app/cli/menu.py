@@ -30,7 +30,7 @@ MENU: Final = {
     "run": MenuEntry(EVERYDAY, "Run the complete service on this machine.", ("service.run",)),
     "demo": MenuEntry(EVERYDAY, "Show what Ebbing does, with a temporary service.", ("demo.demo",)),
     "ingest": MenuEntry(EVERYDAY, "Send memories from files.", ("memories.ingest",)),
-    "import": MenuEntry(EVERYDAY, "Import memories of other products and exports.", ("memories.imports",)),
+    "import": MenuEntry(EVERYDAY, "Import memories from other products and from exports.", ("memories.imports",)),
     "search": MenuEntry(EVERYDAY, "Search memories by words and by meaning.", ("memories.search",)),
     "recall": MenuEntry(EVERYDAY, "Print relevant memories as text for your prompt.", ("memories.recall",)),
     "observe": MenuEntry(EVERYDAY, "Mark memories as used, which strengthens them.", ("memories.touch",)),

@@ -83,7 +83,7 @@ class ObjectInfo(NamedTuple):
 
 
 class ColdStore:
-    """Objects by path. Each call, including retries, finishes within `COLD_TIMEOUT_SECONDS` or raises `StoreFailed`."""
+    """Objects by path. Each call, with retries, ends within `EBBING_COLD_TIMEOUT_SECONDS` or raises `StoreFailed`."""
 
     def __init__(self, store: ObjectStore, name: str, folder: Path | None = None) -> None:
         """Wrap a store.
@@ -215,7 +215,7 @@ def cold_store() -> ColdStore:
     """Return the process's cold storage according to the settings; opened on first use.
 
     Raises:
-        Misconfigured: `COLD_URL` isn't a supported address.
+        Misconfigured: `EBBING_COLD_URL` isn't a supported address, or the store can't be opened.
     """
     config = settings()
     url = config.cold_url or (config.home.resolve() / "cold").as_uri()

@@ -25,7 +25,7 @@ TIMEOUT_SECONDS: Final = 5.0
 ANSWER_MAX_BYTES: Final = 256 * KIB
 CACHE_SECONDS: Final = 3600.0
 KEYS_REFRESH_SECONDS: Final = 60.0
-"""Shortest time between two requests for the keys, however many tokens name an unknown one."""
+"""Minimum time between two requests for the keys, even if many tokens name an unknown key."""
 RETRY_SECONDS: Final = 5.0
 """Time after a failed request during which the provider isn't called again for the same document."""
 
@@ -104,7 +104,7 @@ class _Cached:
 
 
 class LogInProvider:
-    """The provider of these settings, with the documents that this process has cached."""
+    """An OpenID Connect provider, with its documents that this process has cached."""
 
     def __init__(self, issuer: str, allowed: egress.Allowed, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without documents."""

@@ -56,8 +56,8 @@ class ReceiverHosts(Allowed):
         """Check that a receiver may have this address.
 
         Raises:
-            HostRefused: No setting allows the address; or the host isn't in `EBBING_WEBHOOK_HOSTS`, and its address is
-                private or the request is plain HTTP.
+            HostRefused: The address is of a kind that is never allowed; or the host isn't in `EBBING_WEBHOOK_HOSTS`,
+                and its address is private or the request is plain HTTP.
         """
         parsed = egress.plain_form(address)
         if egress.is_never_allowed(parsed):

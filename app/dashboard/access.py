@@ -65,7 +65,7 @@ class Viewer:
         return "admin" in self.scopes
 
     def may(self, scope: str) -> bool:
-        """Return True if the key has a scope."""
+        """Return True if the viewer has this scope."""
         return scope in self.scopes
 
     @property
@@ -97,7 +97,7 @@ class Action:
 
         Args:
             act: Fixed name of the action.
-            target: Id or fixed name of the object; check first that a name from the request exists.
+            target: Id or fixed name of the object; the caller checks before that a name from a request exists.
 
         Raises:
             Invalid: The reason names the person that the object is about.
@@ -111,10 +111,10 @@ LOOKS: Final = ("read", "maintain", "privacy", "admin")
 
 
 async def load_viewer(request: Request) -> Viewer:
-    """Return the viewer of a session, after checking its key again.
+    """Return the viewer of a session, after checking the key or the person's access again.
 
     Raises:
-        LoggedOut: No session, or its key is no longer valid.
+        LoggedOut: There is no session, it has ended, or its key or the person's access is no longer valid.
     """
     session = sessions.open_session(request.cookies.get(sessions.COOKIE))
     if session is None or await run_in_threadpool(sessions.has_ended, session):

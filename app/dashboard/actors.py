@@ -25,7 +25,7 @@ class Actors:
         return {str(each.operator_id): each.name for each in operators.list_operators(self._tenant_id)}
 
     def name(self, actor: str | None) -> str | None:
-        """Return a person's name, or the id if the provider sent none; None if the actor isn't a person."""
+        """Return a person's name, `DELETED`, or the id if the provider sent none; None if the actor isn't a person."""
         try:
             UUID(actor or "")
         except ValueError:

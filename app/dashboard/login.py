@@ -12,12 +12,13 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.api.http.auth import cache
+from app.api.http.middleware import find_refusal
 from app.dashboard import rendering, sessions
 from app.dashboard.access import LOOKS, Action, check_origin, read_form, require_action
 from app.dashboard.caller_address import caller_address
 from app.dashboard.rendering import PREFIX
 from app.dashboard.sessions import Session
-from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated, TenantClosed
+from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated, NotReplayed, TenantClosed
 from app.services.security import operators
 from app.services.security.log_in_access import is_offered
 from app.services.tenants import tenants
@@ -68,8 +69,9 @@ failures = LoginFailures()
 
 @router.get("/log-in")
 async def asked(request: Request) -> Response:
-    """Show the log-in form."""
-    return page_of_log_in(request)
+    """Show the log-in form; while the database waits for a replay of erasures, with the reason."""
+    refusal = await find_refusal()
+    return page_of_log_in(request, wrong=_describe_replay(refusal) if refusal else None)
 
 
 @router.post("/log-in")
@@ -81,6 +83,9 @@ async def log_in(request: Request) -> Response:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
         failures.record(caller_address(request))
+        if refusal := await find_refusal():  # the keys, too, are those of the restored copy
+            what = "The copy doesn't contain this key: log in with a key that was made before the backup."
+            return page_of_log_in(request, 503, f"{_describe_replay(refusal)} {what}")
         return page_of_log_in(request, 401, "This key is invalid: unknown, revoked or expired.")
     if not caller.scopes & set(LOOKS):
         return page_of_log_in(request, 403, "This key has only the `ingest` scope and cannot open the dashboard.")
@@ -100,6 +105,10 @@ def page_of_log_in(request: Request, status: int = 200, wrong: str | None = None
         url = log_out_url()
     context = {"offered": offered, "log_out_url": url, "entered": entered}
     return rendering.page(request, None, "log_in", status, wrong=wrong, **context)
+
+
+def _describe_replay(refusal: NotReplayed) -> str:
+    return f"{refusal.detail[:1].upper()}{refusal.detail[1:]}."
 
 
 @router.post("/log-out")
@@ -122,7 +131,7 @@ def look_at(acting: Annotated[Action, Depends(require_action("", asks_why=False)
     if not viewer.is_admin and shown not in viewer.tenants:
         raise NotAllowed("this action requires a key with the scope 'admin'")
     if tenants.is_closed(shown):
-        raise TenantClosed("pages show no tenant that is being deleted")
+        raise TenantClosed("this tenant is being deleted, so no page shows it")
     session = replace(viewer.session, shown=shown)
     if session.rules:
         operator_id = operators.enter_tenant(viewer.tenant_id, UUID(session.key_id), shown)

@@ -96,7 +96,7 @@ def _start_session(request: Request) -> Session:
 
 
 def _open_attempt(request: Request) -> LogInAttempt:
-    """Return this browser's log-in if the request answers it for the first time."""
+    """Return this browser's log-in attempt; raise `LogInRefused` unless this request is the first answer to it."""
     attempt = sessions.open_attempt(request.cookies.get(ATTEMPT_COOKIE))
     if attempt is None:
         raise LogInRefused("This log-in began in another browser, or more than ten minutes ago. Begin again.")

@@ -22,6 +22,7 @@ from app.dashboard.actors import Actors
 from app.dashboard.text_display import make_visible, shorten
 from app.domain import formatting
 from app.domain.formatting import format_minute, format_relative
+from app.domain.jobs import EXAMINING, RESULTS
 from app.domain.runbook import UNCOUNTED, explain_reason, reason_path, section_path
 from app.services.monitoring import status
 from app.store.jobs.schedules import ScheduleRun
@@ -140,9 +141,16 @@ def format_code(text: str) -> Markup:
 
 
 def format_step(counts: Mapping[str, int], step: str) -> list[tuple[str, int]]:
-    """Return the non-zero counts of one step of a nightly run, by name."""
-    found = [(name.partition(".")[2], count) for name, count in counts.items() if _is_of(name, step) and count]
-    return [(name or ("row" if count == 1 else "rows"), count) for name, count in found]
+    """Return the counts of one step of a nightly run, by name, except zeros that say nothing."""
+    shown = {name: count for name, count in counts.items() if _is_of(name, step) and (count or name in RESULTS)}
+    found = [(name.partition(".")[2], count) for name, count in shown.items()]
+    return [(name or _name_unit(step, count), count) for name, count in found]
+
+
+def _name_unit(step: str, count: int) -> str:
+    if step in EXAMINING:
+        return "examined"
+    return "row" if count == 1 else "rows"
 
 
 def _is_of(name: str, step: str) -> bool:
@@ -207,7 +215,7 @@ RULE_NAMES: Final[Mapping[str, str]] = {
 CATEGORY_NAMES: Final[Mapping[str | None, str]] = {
     "expires_at": "Expiry time set on the memory",
     "subject_retention": "Retention period of the subject",
-    None: "No category",
+    None: "No category with a retention period",
     "pii": "Personal data",
     "financial": "Finances",
     "casual": "Small talk",

@@ -1,7 +1,7 @@
 """Dashboard sessions: a signed cookie with the id of an API key, never its secret, or with a person's id and rules.
 
 Sessions aren't stored on the server. Each request looks the key up by its id, so revoking a key ends its sessions
-within seconds; of a person who logged in through a provider, it looks up the rules in the settings. A log-out stores a
+within seconds; for a person who logged in through a provider, it looks up the rules in the settings. A log-out stores a
 digest of the session in Redis until its cookie expires. While Redis is down, pages work, and only the process that
 served the log-out knows of it.
 """
@@ -198,7 +198,7 @@ def csrf_token(session: Session) -> str:
 
 
 def is_csrf_token(session: Session, given: str) -> bool:
-    """Return whether a form has the session's CSRF token, also from a page that an earlier master key signed."""
+    """Return whether a form's token is the session's CSRF token, computed with any key of `_keys`."""
     try:
         return _is_mac(bytes.fromhex(given), b"form", session.nonce.encode())
     except ValueError:

@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def detail(self) -> str:
-        """The same text on one line, with the command between backticks."""
+        """The text of `lines` on one line, with the command between backticks."""
         *said, last = self.lines
         return " ".join([*said, f"`{last}`" if self.command and self.severity != "ok" else last])
 

@@ -27,11 +27,13 @@ class Installation:
         kind: `run` for `ebbing run`, `processes` for processes that the operator starts.
         home: Absolute path of the home; used with `run`.
         pids: Process ids of the workers and of beat, by lane or "beat"; used with `run`.
+        address: `EBBING_HOST` and `EBBING_PORT` of the running service where they aren't the defaults; used with `run`.
     """
 
     kind: InstallationKind = "processes"
     home: str = ".ebbing"
     pids: Mapping[str, int] = field(default_factory=dict)
+    address: Mapping[str, str] = field(default_factory=dict)
 
     def ebbing(self, arguments: str) -> str:
         """Return the shell command that runs `ebbing` with these arguments here."""
@@ -84,8 +86,9 @@ class Installation:
         match self.kind:
             case "run":
                 value = '"$(cat KEY_FILE)"' if is_secret else "NEW_VALUE"
-                step = "stop `ebbing run` with Ctrl-C and start it with the new value"
-                return step, f"EBBING_HOME={shlex.quote(self.home)} {setting}={value} ebbing run"
+                step = "stop `ebbing run` with Ctrl-C and start it with the new value, and with the other settings of "
+                step += "your start that aren't in `.env`"
+                return step, self._start(f"{setting}={value}")
             case "compose":
                 return "edit `.env` and recreate the containers", "docker compose up --detach --wait"
             case "kubernetes":
@@ -95,11 +98,16 @@ class Installation:
             case "processes":
                 return "restart every process with the new value", ""
 
+    def _start(self, *changed: str) -> str:
+        """Return the shell command that starts the service again at its present address, with changed settings."""
+        settings = {"EBBING_HOME": self.home, **self.address}
+        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in settings.items()), *changed, "ebbing run"])
+
     def migrate(self) -> str:
         """Return the shell command that brings the schema to the service's version."""
         match self.kind:
             case "run":
-                return f"EBBING_HOME={shlex.quote(self.home)} ebbing run"  # it migrates when it starts
+                return self._start()  # it migrates when it starts
             case "compose":
                 return "docker compose run --rm migrate"
             case "kubernetes":
@@ -122,8 +130,16 @@ def process_name(source: str) -> str:
 def advise(finding: Finding, installation: Installation) -> Finding:
     """Return the finding with the command to run and the section of the runbook, unless it has them already.
 
-    Commands in its text are rewritten for this installation.
+    Commands in its text are rewritten for this installation, and one that ends the text becomes the command.
     """
+    advised = _advise(finding, installation)
+    last = _LAST_COMMAND.fullmatch(advised.todo)
+    if advised.command or last is None or advised.severity == "ok":
+        return advised
+    return replace(advised, todo=f"{last[1]}run this command", command=last[2])
+
+
+def _advise(finding: Finding, installation: Installation) -> Finding:
     if finding.severity == "ok" or finding.todo == WAIT:
         return finding
     rewrite = partial(_COMMAND.sub, lambda match: f"`{_rewrite(match[1], installation)}`")
@@ -158,6 +174,9 @@ def advise(finding: Finding, installation: Installation) -> Finding:
 
 
 _COMMAND: Final = re.compile(r"`ebbing (?!run\b)([^`]+)`")
+
+
+_LAST_COMMAND: Final = re.compile(r"([^`]*)run `([^`]+)`")
 
 
 def _rewrite(arguments: str, installation: Installation) -> str:

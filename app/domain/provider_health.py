@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
-from app.domain.formatting import format_relative, format_span
+from app.domain.formatting import count_memories, format_relative, format_span
 from app.domain.health_findings import READ_LOG, Finding, ok
 
 ProviderState = Literal["ok", "failing", "unknown", "not_called"]
@@ -89,12 +89,21 @@ _REMEDY_TOO_LARGE: Final = (
     "discard the dead letters with the reason too_large, or set {setting} to a model with a longer context and replay "
     "them"
 )
-"""Next step for ratings, as the page Dead letters says it."""
+"""Next step for ratings that became dead letters; the page Dead letters names the same step."""
+_REMEDY_FEW_TOO_LARGE: Final = (
+    "nothing needs to change if few texts are concerned; otherwise set {setting} to a model with a longer context, "
+    "which then rates memories as well"
+)
+"""Next step for nightly uses that share the model of ratings, and skip texts that are too long."""
 _REMEDY_RESTORED: Final = "wait a minute, because the connection works again and calls resume by themselves"
 _ANSWER_FAILURES: Final = frozenset({"garbage", "truncated", "refused", "too_large", "bad_request"})
 _DEAD_LETTERED: Final = frozenset({"too_large", "bad_request"})
 """Failures after which a rating becomes a dead letter, whose own finding names the next step."""
 _UNREACHED: Final = frozenset({"timeout", "unreachable"})
+_CONNECTION_FAILURES: Final = frozenset({"unreachable", "not_authorised", "host_refused", "redirected"})
+"""Failures that a check of the connection meets as well, so that a later check that succeeds disproves them."""
+_NIGHTLY: Final = frozenset({"contradict", "self_test", "summarise"})
+"""Uses that are called mostly at night."""
 _VERBS: Final[Mapping[str, str]] = {
     "not_authorised": "rejects the API key",
     "server_error": "answers with errors (HTTP 5xx)",
@@ -118,7 +127,7 @@ class ProviderHealth:
         failure: Kind of the last failure; empty if there was none.
         failures_in_row: Number of failures since the last success.
         breaker: State of the circuit breaker.
-        waiting: Number of memories that wait for a rating; None for other uses.
+        waiting: Number of memories that wait for a rating or an embedding; None for other uses.
         paused_until: End of the pause that the provider requested (`Retry-After`); None unless it is in the future.
     """
 
@@ -192,10 +201,11 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
     Args:
         is_starting: True if the service has just started; a provider that isn't checked yet is then no problem.
     """
-    waiting = next((one.waiting for one in found if one.waiting), 0)
+    by_use = {one.use: one for one in found}
     severity: Literal["attention", "trouble"] = (
-        "trouble" if any(one.use == "embed" for one in found) else "attention"
+        "trouble" if "embed" in by_use else "attention"
     )  # without embeddings, new memories can't be found by their meaning
+    waiting = "".join(_describe_waiting(by_use[use]) for use in ("score", "embed") if use in by_use)
     findings = []
     unreachable = set()
     for one in found:
@@ -210,7 +220,7 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
             findings.append(Finding("attention", "provider_unchecked", what, todo, "providers"))
         if one.use == CONNECTION and one.state == "failing":
             unreachable.add(one.address)
-            what = f"the model provider at {one.address} {_describe_failure(one)}{_waiting(waiting)}"
+            what = f"the model provider at {one.address} {_describe_failure(one)}{waiting}"
             todo, setting = remedy(one.failure)
             findings.append(Finding(severity, "provider", what, todo, "providers", setting=setting))
     for one in found:
@@ -226,11 +236,50 @@ def provider_findings(found: Sequence[ProviderHealth], *, is_starting: bool = Fa
             calls = "the last call" if one.failures_in_row == 1 else f"the last {one.failures_in_row:,} calls"
             ago = format_span(one.failure_seconds or 0)
             what = f"{calls} for {one.name} failed ({one.failure_name}, {ago} ago)"
-        what += _waiting(one.waiting or 0)
+        what += _describe_waiting(one) + _describe_end(one)
         severity_of_use = severity if one.use == "embed" else "attention"
         todo, setting = (_REMEDY_RESTORED, "") if _is_restored(one, found) else remedy(one.failure, one.use)
         findings.append(Finding(severity_of_use, f"provider_{one.use}", what, todo, "providers", setting=setting))
     return findings
+
+
+def settle(found: Sequence[ProviderHealth]) -> list[ProviderHealth]:
+    """Return the states, with nightly uses as working whose failure a later success of another use disproves.
+
+    Until the next night they have no call that could succeed. The success must be of the same model, since it says
+    nothing about other models, and nothing about answers to other prompts; for failures of the connection, its check is
+    enough.
+    """
+    return [
+        replace(one, state="ok")
+        if one.use in _NIGHTLY and one.state == "failing" and any(_disproves(other, one) for other in found)
+        else one
+        for one in found
+    ]
+
+
+def _disproves(working: ProviderHealth, failing: ProviderHealth) -> bool:
+    is_later = (
+        working.success_seconds is not None
+        and failing.failure_seconds is not None
+        and working.success_seconds < failing.failure_seconds
+    )
+    is_enough = (
+        failing.failure in _CONNECTION_FAILURES
+        if working.use == CONNECTION
+        else working.model == failing.model and failing.failure not in _ANSWER_FAILURES
+    )
+    return is_later and is_enough and working.address == failing.address
+
+
+def defer_reembedding(findings: Sequence[Finding], found: Sequence[ProviderHealth]) -> list[Finding]:
+    """Return the findings; while the provider of embeddings fails, the advice to embed again waits for it."""
+    addresses = {one.address for one in found if one.use == "embed"}
+    fails = any(
+        one.use in {CONNECTION, "embed"} and one.state == "failing" for one in found if one.address in addresses
+    )
+    todo = "once the provider answers, run `ebbing reembed`"
+    return [replace(one, todo=todo) if fails and one.code == "embedding_space" else one for one in findings]
 
 
 def _is_restored(failing: ProviderHealth, found: Sequence[ProviderHealth]) -> bool:
@@ -271,6 +320,8 @@ def remedy(kind: str, use: str = CONNECTION) -> tuple[str, str]:
     todo, setting = _REMEDIES.get(kind, _REMEDIES["unreachable"])
     if kind == "too_large" and use == "score":
         todo = _REMEDY_TOO_LARGE
+    if kind == "too_large" and use in {"contradict", "self_test"}:
+        todo = _REMEDY_FEW_TOO_LARGE
     model = MODEL_SETTINGS.get(use, MODEL_SETTINGS["score"])
     setting = model if setting == _MODEL else setting
     return todo.format(setting=setting or model), setting
@@ -289,7 +340,20 @@ def _describe_failure(connection: ProviderHealth) -> str:
     return _VERBS.get(connection.failure, f"{verb} ({connection.failure_name})")
 
 
-def _waiting(memories: int) -> str:
-    if not memories:
+def _describe_waiting(one: ProviderHealth) -> str:
+    memories = one.waiting or 0
+    if one.use == "embed":
+        if not memories:
+            return "; new memories aren't found by their meaning until it answers"
+        verb, whose = ("isn't", "its") if memories == 1 else ("aren't", "their")
+        waits = f"{count_memories(memories)} {'waits' if memories == 1 else 'wait'} for an embedding"
+        return f"; {waits}, and {verb} found by {whose} meaning until then"
+    return f"; {memories:,} {'memory waits' if memories == 1 else 'memories wait'} for a rating" if memories else ""
+
+
+def _describe_end(one: ProviderHealth) -> str:
+    """Return when the finding of a nightly use ends; empty for others, whose next call is soon."""
+    if one.use not in _NIGHTLY:
         return ""
-    return f"; {memories:,} {'memory waits for a rating' if memories == 1 else 'memories wait for a rating'}"
+    left = format_span(max(OLD_SECONDS - (one.failure_seconds or 0), 0))
+    return f"; most such calls are made at night, and without another failure this warning ends in {left}"

@@ -39,7 +39,7 @@ class TurnSize:
         return int(self._size)
 
     def record(self, memories: int, seconds: float) -> None:
-        """Adapt the size to a turn's duration. Smaller turns than `least` say too little about the speed."""
+        """Adapt the size to a turn's duration; turns of fewer than `least` memories say too little and are ignored."""
         if memories < self._least:
             return
         fitting = TURN_SECONDS * memories / max(seconds, 1e-4)

@@ -135,12 +135,24 @@ def _cache_folder(cache_root: Path) -> Path:
             tried.append(str(error))
             continue
         if _is_ours(folder) and os.access(folder, os.W_OK):
+            permit(folder, 0o755)
             return folder
         tried.append(f"{folder} isn't a folder that only root can write to")
     raise EmbeddedError(
         f"no place for a copy of the servers' programs: {'; '.join(tried)}. "
         "Run ebbing as an ordinary user, or from a virtual environment that every user can read"
     )
+
+
+def permit(folder: Path, mode: int) -> None:
+    """Add the permissions of `mode` to a folder. `mkdir` alone withholds those that the umask names.
+
+    Raises:
+        OSError: The folder belongs to another user.
+    """
+    present = stat.S_IMODE(folder.stat().st_mode)
+    if present | mode != present:
+        folder.chmod(present | mode)
 
 
 def _is_ours(folder: Path) -> bool:

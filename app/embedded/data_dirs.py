@@ -7,11 +7,13 @@ import itertools
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from app.embedded.binaries import PLAIN_ENVIRONMENT
+from app.embedded.binaries import PLAIN_ENVIRONMENT, permit
 from app.embedded.process import EmbeddedError, ProgramSpec, ServerUser, run
 
 SERVER_USERS = ("postgres", "nobody")
@@ -22,7 +24,8 @@ def prepare_folder(home: Path, name: str, data_root: Path) -> tuple[Path, Server
 
     An ordinary user stores everything in the home folder and runs the server itself (user None). PostgreSQL refuses to
     run as root, so root's servers run as a system user; if that user can't enter the home, the folder is created under
-    `data_root` and `home/name` links to it. The folder has mode 0700; no other mode is changed.
+    `data_root` and `home/name` links to it. The folder has mode 0700. The folders above it below `data_root` get the
+    modes that the user needs, whatever the umask, also if an earlier start has left them closed.
 
     Raises:
         EmbeddedError: The folder can't be created or reached, or the link is dangling.
@@ -32,7 +35,7 @@ def prepare_folder(home: Path, name: str, data_root: Path) -> tuple[Path, Server
         here.mkdir(mode=0o700, exist_ok=True)
         return here.resolve(), None
     if here.is_symlink() or here.exists():
-        return _find_former_folder(here)
+        return _find_former_folder(here, data_root)
     user = _server_user()
     if _has_access(user, "-x", home):
         here.mkdir(mode=0o700)
@@ -40,7 +43,8 @@ def prepare_folder(home: Path, name: str, data_root: Path) -> tuple[Path, Server
     else:
         folder = _folder_elsewhere(home, name, data_root)
         if not _has_access(user, "-x", folder.parent):
-            raise EmbeddedError(f"{folder.parent} can't be entered by user {user.name}; {_WAY_OUT}")
+            folder.rmdir()
+            raise EmbeddedError(_describe_closed(folder.parent, user))
         here.symlink_to(folder)
     os.chown(folder, user.uid, user.gid)
     return folder.resolve(), user
@@ -66,7 +70,9 @@ def write_private(path: Path, text: str, owner: ServerUser | None = None) -> Non
     draft.replace(path)
 
 
-_WAY_OUT = (
+_ROOT_MODE: Final = 0o755
+_GROUP_MODE: Final = 0o711
+_WAY_OUT: Final = (
     "set EBBING_HOME to a folder that the servers' user can enter, run ebbing as an ordinary user, "
     "or set EBBING_DATABASE_URL and EBBING_REDIS_URL"
 )
@@ -83,7 +89,7 @@ def _server_user() -> ServerUser:
     )
 
 
-def _find_former_folder(here: Path) -> tuple[Path, ServerUser]:
+def _find_former_folder(here: Path, data_root: Path) -> tuple[Path, ServerUser]:
     """Return the folder of an earlier start and its owner, even if a new start would choose another user."""
     folder = here.resolve()
     if not folder.is_dir():
@@ -97,8 +103,11 @@ def _find_former_folder(here: Path) -> tuple[Path, ServerUser]:
     except KeyError:
         name = str(found.st_uid)
     user = ServerUser(name, found.st_uid, found.st_gid)
+    if folder.parent.parent == data_root.resolve():
+        permit(data_root, _ROOT_MODE)
+        permit(folder.parent, _GROUP_MODE)
     if not _has_access(user, "-w", folder):
-        raise EmbeddedError(f"{folder} can't be reached by its owner {name}; {_WAY_OUT}")
+        raise EmbeddedError(_describe_closed(folder, user))
     return folder, user
 
 
@@ -106,10 +115,12 @@ def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
     """Create a new folder and return it; an existing one, of a home that was moved or removed, isn't reused."""
     digest = hashlib.blake2b(os.fsencode(home.resolve()), digest_size=8).hexdigest()
     try:
-        data_root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        data_root.mkdir(parents=True, exist_ok=True)
+        permit(data_root, _ROOT_MODE)
         for number in itertools.count(1):
             group = data_root / (digest if number == 1 else f"{digest}-{number}")
-            group.mkdir(mode=0o711, exist_ok=True)
+            group.mkdir(exist_ok=True)
+            permit(group, _GROUP_MODE)
             with suppress(FileExistsError):
                 (group / name).mkdir(mode=0o700)
                 (group / "home").write_text(f"{home.resolve()}\n", encoding="utf-8")
@@ -117,6 +128,12 @@ def _folder_elsewhere(home: Path, name: str, data_root: Path) -> Path:
     except OSError as error:
         raise EmbeddedError(f"no place for the data of {name}: {error}; {_WAY_OUT}") from error
     raise AssertionError  # unreachable: `count` is endless
+
+
+def _describe_closed(folder: Path, user: ServerUser) -> str:
+    """Return the error for a folder that the user can't reach: the outermost closed folder, and how to open it."""
+    closed = next((each for each in reversed(folder.parents) if not _has_access(user, "-x", each)), folder)
+    return f"{closed} can't be entered by user {user.name}: chmod a+x {shlex.quote(str(closed))}; or {_WAY_OUT}"
 
 
 def _has_access(user: ServerUser, question: str, path: Path) -> bool:

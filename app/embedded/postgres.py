@@ -107,8 +107,8 @@ class Postgres(Server):
         version = (self.data / "PG_VERSION").read_text(encoding="utf-8").strip()
         if version != MAJOR_VERSION:
             raise EmbeddedError(
-                f"{self.data} is of PostgreSQL {version}, this is {MAJOR_VERSION}: move it with pg_dump, "
-                "or set EBBING_DATABASE_URL to a server of its own version"
+                f"{self.data} contains data of PostgreSQL {version}, but this is PostgreSQL {MAJOR_VERSION}: "
+                "move it with pg_dump, or set EBBING_DATABASE_URL to a server of its version"
             )
         self._await_predecessor()
 

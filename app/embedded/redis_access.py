@@ -32,14 +32,14 @@ COMMANDS: Final = (
 
 SETINFO: Final = "+client|setinfo"
 MAINT_NOTIFICATIONS: Final = "+client|maint_notifications"
-"""Rules for subcommands that redis-py calls when it connects, and of which it ignores the refusal."""
+"""Rules for subcommands that redis-py calls when it connects; it ignores the error if they are refused."""
 
 
 def rules_for(version: tuple[int, int], database: int = 0) -> str:
     """Return `service_rules` as a server of this version accepts them.
 
-    From version 7.0 on, Redis refuses to start with a rule for a subcommand that it doesn't have; `CLIENT SETINFO` came
-    with 7.2. Before, it accepts any subcommand, and would log the refusal of each call that no rule permits.
+    From version 7.0 on, Redis refuses to start with a rule for a subcommand that it doesn't have; `CLIENT SETINFO`
+    exists from 7.2 on. Versions before 7.0 accept any rule, and log each refused call, so they get both rules.
     """
     rules = service_rules(database).split()
     if version < (7, 0):

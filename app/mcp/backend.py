@@ -45,7 +45,7 @@ class Backend(Protocol):
 
     @property
     def owner(self) -> str:
-        """The key's tenant, or another name for it that no other tenant has in this process."""
+        """The id of the key's tenant, or another string that identifies the tenant within this process."""
         ...
 
     async def call(

@@ -271,7 +271,7 @@ class ReviewList(msgspec.Struct):
     Attributes:
         reviews: The most urgent memories.
         total: Number of all memories that match.
-        recorded: Outcome of the result that was recorded first.
+        recorded: Outcome of recording the given review result; null if none was given.
     """
 
     reviews: list[ReviewShown]

@@ -33,7 +33,7 @@ class Tool(Generic[A]):
         also: Further scopes that a key needs, because the tool also sends requests that require them.
         result: Type of the result, a struct or `dict[str, Any]`; None if the result is a text.
         run: Function that performs the tool; its docstring is the description that models read.
-        is_destructive: True if a call can remove or overwrite data; such a tool only previews without `confirm`.
+        is_destructive: True if a call can remove or overwrite data. Most such tools only preview unless confirmed.
         is_idempotent: True if repeating a call has no further effect.
     """
 
@@ -98,7 +98,7 @@ R = TypeVar("R", Json, str)
 def collect(
     tools: list[Tool[Any]],
 ) -> Callable[..., Callable[[Callable[[Backend, A], Awaitable[R]]], Callable[[Backend, A], Awaitable[R]]]]:
-    """Return a decorator that adds functions to a list of tools; its arguments are the fields of `Tool`."""
+    """Return a decorator that adds a function to a list of tools as `Tool.run`; its arguments set the other fields."""
 
     def with_fields(
         title: str,
@@ -136,6 +136,6 @@ def object_schema(shape: type[Any]) -> dict[str, Any]:
 
 
 def given_fields(arguments: Arguments, *left_out: str) -> Json:
-    """Return the arguments that differ from their defaults as JSON, except some."""
+    """Return, as JSON, the arguments that differ from their defaults and whose names aren't in `left_out`."""
     given: Json = msgspec.to_builtins(arguments)
     return {name: value for name, value in given.items() if name not in left_out}

@@ -1,6 +1,6 @@
 """Load the sample that `ebbing demo` ingests: one year of memories of a fictional team, and questions about them.
 
-Each line of `load_memories.jsonl` is one memory as a client would send it. `metadata.key` identifies the line,
+Each line of `memories.jsonl` is one memory as a client would send it. `metadata.key` identifies the line,
 `metadata.repeats` refers to the earlier memory that it paraphrases, and `metadata.updates` to the earlier one that it
 settles or supersedes.
 """

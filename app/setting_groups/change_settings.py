@@ -10,5 +10,5 @@ class ChangeSettings(BaseSettings):
     """Limits of the change feed. How long changes are retained is part of each tenant's policy."""
 
     change_streams_max: int = Field(10, ge=0, le=10_000)
-    """Maximum open streams of changes per tenant and API process; further ones get a 503 and can read pages instead.
-    0 serves no streams."""
+    """Maximum open streams of changes per tenant and API process; requests for more get a 503, and their senders can
+    read pages instead. 0 serves no streams."""

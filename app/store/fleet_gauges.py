@@ -58,7 +58,7 @@ def dead_letters_by_tenant(tx: Connection, limit: int) -> tuple[dict[UUID, int],
         limit: Maximum number of tenants to return: those with the most dead letters.
 
     Returns:
-        The counts by tenant, which add up to at most `COUNTED_MOST`, and the number of all tenants with dead letters.
+        The counts by tenant, and the number of tenants with dead letters; both cover at most `COUNTED_MOST` letters.
     """
     rows = tx.execute(_LETTERS_BY_TENANT, {"most": COUNTED_MOST, "limit": limit}).all()
     return {row.tenant_id: row.letters for row in rows}, rows[0].tenants if rows else 0
@@ -126,7 +126,7 @@ SELECT count(*) FROM (
 
 
 def oldest_last_success(tx: Connection, task: str) -> float | None:
-    """Return the earliest, over all tenants, of the finish times of each tenant's latest complete successful run.
+    """Find each tenant's latest complete, successful run of a task, and return the earliest of their finish times.
 
     The time is in seconds since 1970. Runs that were cut short don't count. For a tenant without a complete run, the
     time of its creation is used. Paused schedules are ignored. Return None if there is no other schedule.

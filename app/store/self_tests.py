@@ -226,7 +226,7 @@ FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:others AS uuid[]
 
 
 def read_last_run(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
-    """Return the tenant's latest run, finished or not."""
+    """Return the tenant's latest run, finished or not; None if there is none."""
     runs = list_runs(tx, tenant_id, None, 1)
     return runs[0] if runs else None
 
@@ -242,7 +242,7 @@ ORDER BY started_at DESC, run_id DESC""")  # noqa: S608 - constants only
 
 
 def read_last_with_recalls(tx: Connection, tenant_id: UUID) -> SelfTestRun | None:
-    """Return the tenant's last finished run that had recalls."""
+    """Return the tenant's latest finished run with tests of recalls; None if there is none."""
     return build_one(SelfTestRun, tx.execute(_LAST_WITH_RECALLS, {"tenant": tenant_id}))
 
 
@@ -306,9 +306,9 @@ WHERE tenant_id = :tenant AND run_id = :run_id AND kind = :kind AND memory_id = 
 """)
 
 
-def list_passed(tx: Connection, tenant_id: UUID, run_id: UUID, besides: Kind) -> set[UUID]:
-    """Return the memories that passed, in this run, a test of a kind in `FLAGGING`, except `besides`."""
-    kinds = [kind for kind in FLAGGING if kind != besides]
+def list_passed(tx: Connection, tenant_id: UUID, run_id: UUID, excluded: Kind) -> set[UUID]:
+    """Return the ids of memories that passed a test of this run whose kind is in `FLAGGING` and isn't `excluded`."""
+    kinds = [kind for kind in FLAGGING if kind != excluded]
     values = {"tenant": tenant_id, "run_id": run_id, "kinds": kinds}
     return set(tx.execute(_PASSED, values).scalars())
 

@@ -32,8 +32,8 @@ class Child:
     than a second nor raise. Without it, a child counts as ready at once. A `one_shot` child must exit with code 0
     before the next child starts. The next child doesn't wait for an `optional` one, which isn't started again if it
     dies too often. The service ends if an `essential` child dies too often. Adjacent children with the same `stage`
-    are stopped together. `step` is shown to people while
-    the first start lasts.
+    are stopped together. `step` is shown to people while the first start lasts, and with it the reason that `explain`
+    returns for a process that isn't ready (empty if it is unknown); like `ready`, it doesn't block or raise.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Child:
     can_start: Callable[[], bool] | None = None
     ready: Callable[[ChildProcess], bool] | None = None
     ready_timeout_seconds: float = 120
+    explain: Callable[[], str] | None = None
     prepare: Callable[[], None] | None = None
     finish: Callable[[], None] | None = None
     one_shot: bool = False
@@ -90,7 +91,7 @@ class EventKind(StrEnum):
     RESTARTED = "restarted"
     FAILING = "failing"  # a child died too often; it is restarted after a longer delay
     GIVEN_UP = "given_up"  # an optional child died too often
-    OVERDUE = "overdue"  # a restarted child wasn't ready in time; it may continue
+    OVERDUE = "overdue"  # a child wasn't ready in time; an optional one is killed, a restarted one continues
     STOPPING = "stopping"
     KILLED = "killed"  # it didn't stop in time, or a second signal arrived
     STOPPED = "stopped"
@@ -104,7 +105,8 @@ class ChildEvent:
     """An event about `child` (empty: about all).
 
     `seconds` counts from its start, or from the start of the shutdown. `exit_code` is negative for a signal, as in
-    `subprocess`. `message` consists of complete sentences for people.
+    `subprocess`. `message` consists of complete sentences for people. `reason` of a `WAITING` event is why the child
+    isn't ready; it is empty if it is unknown, or hasn't changed since the last event.
     """
 
     what: EventKind
@@ -113,3 +115,4 @@ class ChildEvent:
     exit_code: int | None = None
     seconds: float | None = None
     message: str = ""
+    reason: str = ""

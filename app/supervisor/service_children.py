@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import socket
 import sys
+import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -135,6 +138,7 @@ def service_children(
             ebbing("api", "api"),
             death_signal=signal.SIGTERM,
             ready=partial(_is_answering, f"{api_url}/readyz"),
+            explain=partial(_explain_unready, f"{api_url}/readyz"),
             step="Starting the API",
         )
     )
@@ -142,7 +146,7 @@ def service_children(
 
 
 def _inherited_environment() -> dict[str, str]:
-    """Return this process's environment without the owner's URL and the files of secrets that children get by value."""
+    """Return the environment without the database owner's URL and the `…_FILE` variables of secrets passed by value."""
     left_out = {OWNER_URL, *(name + SUFFIX for name in (OWNER_URL, *GIVEN_BY_VALUE))}
     return {name: value for name, value in os.environ.items() if name.upper() not in left_out}
 
@@ -203,12 +207,30 @@ def _server(server: Server) -> Child:
 def _is_answering(url: str, _process: ChildProcess) -> bool:
     """Return True if a GET returns 200. Only our process can answer, because the port was free before."""
     try:
-        # Connect directly to the loopback interface, ignoring proxy settings.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=READY_TIMEOUT_SECONDS) as answer:
+        with _open(url) as answer:
             return bool(answer.status == http.HTTPStatus.OK)
     except (OSError, http.client.HTTPException):
         return False
+
+
+def _explain_unready(url: str) -> str:
+    """Return what `/readyz` says about the dependencies that aren't ready; empty if it says nothing."""
+    try:
+        _open(url).close()
+    except urllib.error.HTTPError as refusal:
+        with suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            found = json.loads(refusal.read())["dependencies"]
+            return " ".join(str(one["detail"]) for one in found if not one["well"])
+    except (OSError, http.client.HTTPException):
+        pass
+    return ""
+
+
+def _open(url: str) -> http.client.HTTPResponse:
+    """Send a GET directly to the loopback interface, ignoring proxy settings."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    answer: http.client.HTTPResponse = opener.open(url, timeout=READY_TIMEOUT_SECONDS)
+    return answer
 
 
 def _api_url(host: str, port: int) -> str:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
 QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
 WAITING_SECONDS = 2.0  # between two events of a child that isn't ready yet
-# Ctrl-C and service managers signal a whole process group, and `make` also forwards the signal that it receives, so one
-# stop request may arrive twice.
+# Signals within this time count as one stop request, because one request may arrive twice: Ctrl-C and service managers
+# signal the whole process group, and `make` also forwards the signal that it receives.
 SAME_WISH_SECONDS = 0.5
 
 
@@ -111,13 +111,16 @@ class Supervisor:
             self._running.append(running)
             self._on_event(ChildEvent(EventKind.STARTING, child.name, message=child.step))
             self._check_children()
-            began = told_at = time.monotonic()
+            began, told_reason = time.monotonic(), ""
+            told_at = began
             while not (running.ready or running.completed or child.optional or self._wishes):
                 self._pause(BUSY_SECONDS)
                 self._check_children()
                 if (now := time.monotonic()) - told_at >= WAITING_SECONDS:
-                    told_at = now
-                    self._on_event(ChildEvent(EventKind.WAITING, child.name, seconds=now - began, message=child.step))
+                    told_at, reason = now, child.explain() if child.explain else ""
+                    event = ChildEvent(EventKind.WAITING, child.name, seconds=now - began, message=child.step)
+                    self._on_event(replace(event, reason="" if reason == told_reason else reason))
+                    told_reason = reason
             if self._wishes:
                 return
         self._is_up = True
@@ -165,7 +168,7 @@ class Supervisor:
                 kill_session(process)
             elif running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
-            # Don't kill it: others may use what already works, and it may become ready once its dependencies recover.
+            # Other children aren't killed: what works is useful, and they may be ready once dependencies recover.
             running.overdue = True
             self._emit(running, EventKind.OVERDUE, message=f"{late}.")
 

@@ -1,1 +1,1 @@
-"""Processes of the operating system: how one ends with its parent, and which ones a home's service has."""
+"""Operating-system processes: end a process with its parent, and find the processes of a home's service."""

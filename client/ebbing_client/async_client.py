@@ -32,7 +32,7 @@ T = TypeVar("T")
 class AsyncEbbing:
     """Client of an Ebbing service for asyncio; arguments, methods and errors are those of `Ebbing`.
 
-    Buffered writes are sent by a thread, and whatever waits for that thread or for the spool's file runs in another.
+    Buffered writes are sent by a thread, and calls that wait for it or for the spool's file run in another thread.
     """
 
     def __init__(

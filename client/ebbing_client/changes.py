@@ -54,7 +54,7 @@ def list_changes(
             oldest retained change.
         types: Only changes of these types.
         follow: Wait for further changes instead of ending.
-        every: Seconds between requests while there are none.
+        every: Seconds between requests while there are no further changes.
         timeout: Seconds until the deadline of each request; None uses the client's.
 
     Raises:

@@ -38,7 +38,7 @@ class Ebbing:
         batch_size: Send writes in the background, at most this many memories per request (1 to 1,000).
         batch_seconds: Send writes in the background, at the latest this many seconds after the first one.
         queue_size: Number of memories that may wait; `add` waits while the queue is full.
-        spool: A file for writes that can't be sent: they are sent in order later, after restarts, too.
+        spool: File for writes that can't be sent now: they are sent later, in order, even after a restart.
 
     Raises:
         Misconfigured: An argument is invalid, or the address or the key is missing.
@@ -200,7 +200,7 @@ class Ebbing:
         """Send all buffered writes now.
 
         Raises:
-            NotSent: Some still wait after the deadline.
+            NotSent: Some writes still wait after the deadline, or the service refuses the API key.
             WritesRejected: The service refused memories since the last flush.
         """
         if self._writer is not None:

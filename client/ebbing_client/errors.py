@@ -110,7 +110,7 @@ class Conflict(ApiError):
 
 
 class CursorGone(ApiError):
-    """Cursor of the feed whose changes were removed; `fields[0].limit` is the oldest one to go on from (410)."""
+    """Feed cursor after which changes were removed; `fields[0].limit` is the oldest cursor to continue from (410)."""
 
 
 class TooLarge(ApiError):

@@ -59,7 +59,7 @@ DEFAULT_WAIT = 5
 
 
 class Memory:
-    """Memories by the interface of mem0.
+    """Memories of an Ebbing service, with the interface of mem0's `Memory`.
 
     Args:
         ebbing: The client; by default a new one, which `close` closes. It must send its writes at once.
@@ -113,7 +113,7 @@ class Memory:
         expiration_date: Day | None = UNSET,
         data: str | None = None,
     ) -> dict[str, str]:
-        """Change a memory's text, metadata or last day; `data` is mem0's former name of `text`."""
+        """Change a memory's text, metadata or expiration date; `data` is mem0's former name of `text`."""
         self._ebbing.update(memory_id, **make_changes(text, metadata, expiration_date, data))
         return dict(UPDATED)
 

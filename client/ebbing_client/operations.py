@@ -100,7 +100,7 @@ def update(memory_id: str, *, timeout: float | None = None, **changes: Unpack[Me
 
 
 def delete(memory_id: str, *, timeout: float | None = None) -> Call[Deletion]:
-    """Delete a memory: searches, lists and reads omit it at once; `cancel_erasure` restores it for some days."""
+    """Delete a memory: searches, lists and reads omit it at once; until `erase_after`, `cancel_erasure` restores it."""
     return Call("DELETE", _memory(memory_id), _reads(Deletion), timeout=timeout)
 
 

@@ -19,7 +19,7 @@ from ebbing_client.results import Added
 
 TEXT_MAX_BYTES: Final = 32 * 1024
 DELAY_SECONDS: Final = 5.0
-"""Age from which a memory is sent with the time at which it was written; for a younger one, acceptance counts."""
+"""Age from which a memory is sent with its time of writing; for a younger one, the time of acceptance is used."""
 KNOWN_FIELDS: Final = frozenset({"text", *MemoryFields.__annotations__})
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 ROLES: Final = {

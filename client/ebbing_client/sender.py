@@ -89,7 +89,7 @@ class Sender:
 
         Raises:
             QueueFull: The queue stayed full until the deadline.
-            SpoolFull: The same for a spool; at once while the service is unavailable, and if the disk is full.
+            SpoolFull: The spool stayed full until the deadline, or is full while sending fails, or the disk is full.
         """
         deadline = time.monotonic() + timeout
         with self._locked():
@@ -136,7 +136,7 @@ class Sender:
             while self._is_sending:
                 if not self._changed.wait(max(deadline - time.monotonic(), 0)):
                     self._holds -= 1
-                    raise DeadlinePassed(f"buffered writes were being sent for {timeout:g} s")
+                    raise DeadlinePassed(f"the request that sends buffered writes hasn't ended after {timeout:g} s")
 
     def resume(self) -> None:
         """Send again after `pause`."""

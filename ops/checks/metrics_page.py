@@ -31,6 +31,7 @@ scope **process** belong to one API process and start again when it restarts. Wh
 the metrics read from it are omitted, and `ebbing_stores_reachable` is 0.
 
 `prometheus_client` adds `python_*` and `process_*` for the API process. A histogram has `_bucket`, `_sum` and `_count`.
+The column *labels* lists up to 8 values of a label; if a label has more, their number follows the label.
 
 | name | type | unit | labels | scope | description |
 |---|---|---|---|---|---|

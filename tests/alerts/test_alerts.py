@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from app import heartbeats
 from app.clients.redis import stream
 from app.clients.redis.connection import BACKLOG, RING, RING_MEMBERS, stream_key
 from app.clients.redis.connection_check import verify_connections
@@ -17,6 +18,7 @@ from app.domain.health_findings import StuckProcess
 from app.domain.ingest.envelope import pack
 from app.domain.policy.night_hours import Night
 from app.domain.policy.policy import Policy
+from app.services.erasure import ledger
 from app.services.ingest import witness
 from app.services.jobs import queue, runner, schedule
 from app.services.monitoring import fleet_gauges
@@ -75,6 +77,31 @@ def test_a_process_of_a_worker_that_hangs(watch: Watch, api: Api) -> None:
     assert watch.minutes(2) == {("EbbingWorkWaits", "process")}
     watch.scrape = scrape
     hung.publish([])
+    assert watch.minutes(1) == set()
+
+
+@pytest.mark.parametrize(("source", "cause"), [("rights", "silent"), ("beat", "beat")])
+def test_a_worker_and_beat_that_send_no_heartbeat(watch: Watch, source: str, cause: str) -> None:
+    scrape = watch.scrape
+
+    def scrape_alive() -> str:
+        heartbeats.record_heartbeat(source)
+        return scrape()
+
+    watch.scrape = scrape_alive
+    assert watch.minutes(2) == set()
+    watch.scrape = scrape
+    assert watch.minutes(2) == {("EbbingWorkWaits", cause)}
+    watch.scrape = scrape_alive
+    assert watch.minutes(1) == set()
+
+
+def test_a_restored_database_before_its_replay(watch: Watch, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_known_clear", -1)  # as after the reconnection that a restore causes
+    mark = "UPDATE ebbing_keys.request_mark SET seq = seq + %s"
+    api.service.rows(mark, 1)
+    assert watch.minutes(7) == {("EbbingServiceFails", "replay")}
+    api.service.rows(mark, -1)
     assert watch.minutes(1) == set()
 
 
@@ -309,12 +336,12 @@ def test_figures_are_as_old_as_they_say(api: Api) -> None:
 def test_every_cause_is_tried_above() -> None:
     causes = {(rule["alert"], rule["labels"]["cause"]) for rule in rules("alert")}
     assert causes == {
-        *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale", "process")),
+        *(("EbbingWorkWaits", cause) for cause in ("lane", "unseen", "stale", "process", "silent", "beat")),
         *(("EbbingWorkLost", cause) for cause in ("quarantine", "unaccounted", "replaced")),
         *(("EbbingNightMissed", cause) for cause in ("night", "unseen")),
         *(("EbbingPromiseAtRisk", cause) for cause in ("request", "residue", "rewrite", "audit")),
         ("EbbingRecallEmpty", "empty"),
         ("EbbingProviderFails", "provider"),
         ("EbbingWebhookDisabled", "webhooks"),
-        *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk")),
+        *(("EbbingServiceFails", cause) for cause in ("errors", "redis", "disk", "replay")),
     }

@@ -10,6 +10,7 @@ import pytest
 from app.dashboard import rendering
 from app.domain.privacy.audit_chain import START
 from app.services.security import audit, audit_verification, operator_log
+from app.store.core import database
 from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, said
 
@@ -114,3 +115,27 @@ def test_the_chain_is_for_who_guards_peoples_rights(visit: Visit, done: None) ->
     assert "Latest entries" not in visitor.page("/audit")
     assert visitor.get("/audit/entries").status_code == 403
     assert visitor.get("/audit/chain").status_code == 403
+
+
+def test_entries_about_a_person_or_an_id_are_found(api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        with database.tenant(api.tenant.tenant_id) as tx:
+            details = {"hold": f"id-{number}"}
+            audit.append(tx, api.tenant.tenant_id, "hold_placed", subject="Mei Chen", details=details)
+    monkeypatch.setattr("app.dashboard.pages.audit.PAGE", 2)
+    visitor = visit()
+    html = visitor.send("/audit/entries", {"subject": "Mei Chen"}).text
+    digests = audit.digest_subject(api.tenant.tenant_id, "Mei Chen")
+    assert digests.audit_log
+    assert f"audit log <code>{digests.audit_log}</code>; list of erasures none (no entries)." in html
+    assert (html.count("<tr><td"), html.count(digests.audit_log) > 2) == (2, True)
+    older = re.search(r'href="/ops(/audit/entries\?digest=[0-9a-f]{64})&amp;(below=\d+)"', html)
+    assert older
+    assert "Mei" not in "".join(older.groups())
+    assert visitor.page("&".join(older.groups())).count("<tr><td") == 1
+    found = visitor.page("/audit/entries?target=id-1")
+    last = audit.list_entries(api.tenant.tenant_id, None, None, 1, target="id-1")[0]
+    assert (found.count("<tr><td"), last.hash.hex() in found) == (1, True)
+    assert "No entries." in visitor.send("/audit/entries", {"subject": "Liam"}).text
+    for wrong in ("target=a%20b", "digest=x"):
+        assert visitor.get(f"/audit/entries?{wrong}").status_code == 422

@@ -171,7 +171,7 @@ def test_what_waits_for_a_hold_goes_on_by_its_release(api: Api, visit: Visit, id
     assert requests.get(api.tenant.tenant_id, which).status == "held"
     page = said(visitor.page(f"/privacy/erasures/{which}"))
     for part in (
-        "waits for a legal hold",
+        "delayed by a legal hold",
         "Under legal hold 2",
         "Last pass finished",
         "2 memories are under legal hold",

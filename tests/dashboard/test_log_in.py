@@ -12,10 +12,11 @@ from fastapi import Request
 from app.clients.redis.connection import ENDED_SESSION_PREFIX, RedisError
 from app.dashboard import sessions
 from app.dashboard.caller_address import caller_address
+from app.services.erasure import ledger
 from app.services.jobs import schedule
 from app.services.security import operator_log
 from tests.api.caller import Api
-from tests.dashboard.visitor import Visitor, log_in
+from tests.dashboard.visitor import Visitor, log_in, said
 from tests.service import Service
 
 Visit = Callable[..., Visitor]
@@ -25,6 +26,26 @@ def test_log_ins_that_fail_again_and_again_are_refused(api: Api, visit: Visit) -
     answers = [log_in(api, "ebb_not a key").status_code for _ in range(12)]
     assert answers == [401] * 10 + [429] * 2
     assert log_in(api, api.tenant.key).status_code == 303, "a valid key is never locked out"
+
+
+def test_a_restored_copy_says_before_its_replay_why_it_does_not_know_a_key(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_known_clear", -1)
+    api.service.rows("UPDATE ebbing_keys.request_mark SET seq = seq + 1")
+    known, unknown = api.tenant.key, f"{api.tenant.key[:-4]}aaaa"
+    [found] = [each["detail"] for each in api.get("/readyz", key=None).json()["dependencies"] if not each["well"]]
+    reason = found.partition(". ")[0]
+    assert "older copy" in reason
+    answer = log_in(api, unknown)
+    assert (answer.status_code, reason in said(answer.text)) == (503, True), said(answer.text)
+    assert "doesn't contain this key" in said(answer.text)
+    assert reason in said(api.get("/ops/log-in", key=None).text)
+    assert log_in(api, known).status_code == 303, "a key of the copy shows the overview, which names the next step"
+    assert "ebbing_erasure_replay_due 1.0" in api.get("/metrics", key=None).text
+    api.service.rows("UPDATE ebbing_keys.request_mark SET seq = seq - 1")
+    assert log_in(api, unknown).status_code == 401
+    assert "older copy" not in api.get("/ops/log-in", key=None).text
 
 
 def test_failed_log_ins_at_once_are_counted_one_by_one(api: Api) -> None:

@@ -14,11 +14,12 @@ from uuid import UUID
 import pytest
 
 from app import heartbeats, queues, shutdown
+from app.api.http.problem_responses import as_ours
 from app.clients.llm import provider_health
 from app.clients.llm.resilience import ProviderFailed, Reason
 from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, QUEUE
-from app.clients.redis.connection_check import verify_connections
+from app.clients.redis.connection_check import QueueReplaced, verify_connections
 from app.dashboard import rendering, sessions
 from app.dashboard.access import Viewer
 from app.dashboard.pages import overview, runbook
@@ -176,7 +177,7 @@ def test_a_failed_step_is_named(api: Api, well: None, visit: Visit) -> None:
     words = said(visit().page("/"))
     assert "archive failed: OSError – cold done – delete done –" in words
     assert "The last nightly run failed at the step archive" in words
-    assert "7 rows , 3 archived" in words.replace("rows,", "rows ,")
+    assert "7 examined, 3 archived" in " ".join(words.split()).replace(" ,", ",")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,13 @@ def test_room_is_told_beside_the_quota(api: Api, well: None, visit: Visit, quota
 
 def test_one_row_is_told_as_one() -> None:
     assert rendering.format_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "figures") == [("row", 1)]
-    assert rendering.format_step({"figures": 1, "sweep": 2, "sweep.moved": 1}, "sweep") == [("rows", 2), ("moved", 1)]
+    assert rendering.format_step({"expire": 2, "expire.noticed": 0}, "expire") == [("rows", 2)]
+
+
+def test_memories_that_a_step_only_examined_are_not_told_as_changed() -> None:
+    counts = {"promote": 7, "promote.promoted": 0, "sweep": 2, "sweep.cold": 1, "sweep.archived": 0}
+    assert rendering.format_step(counts, "promote") == [("examined", 7), ("promoted", 0)]
+    assert rendering.format_step(counts, "sweep") == [("examined", 2), ("cold", 1)]
 
 
 def test_it_is_shown_while_a_store_is_away(api: Api, well: None, visit: Visit) -> None:
@@ -254,12 +261,15 @@ def test_a_redis_that_is_refused_is_named_with_its_remedy(api: Api, well: None, 
         status.forget()
         words = said(visitor.page("/"))
         assert "Redis was emptied or replaced" in words
-        assert "run ebbing queue accept" in words  # the only command that the finding names
+        assert "run this command" in words
+        assert '<code class="command">ebbing queue accept</code>' in visitor.page("/"), "with a button that copies it"
         assert 'href="/ops/runbook#redis-refused"' in visitor.page("/")
         assert families(api)["ebbing_redis_replaced"] == {(): 1}
         [printed] = [each for each in api.get("/readyz", key=None).json()["dependencies"] if each["name"] == "redis"]
         assert (printed["well"], "ebbing queue accept" in printed["detail"]) == (False, True)
         assert [each.detail for each in doctor_stores.queue()] == [printed["detail"]]
+        refused = as_ours(QueueReplaced("Redis belongs to another installation"))
+        assert (refused.status, refused.detail) == (503, "Redis belongs to another installation")
 
         witness.accept_queue(api.tenant.tenant_id, "key")
         stream.close()
@@ -357,6 +367,7 @@ def test_a_provider_that_cannot_be_reached_is_on_the_page_and_in_the_metrics(
     words = said(visitor.page("/"))
     assert "1 warning to review" in words
     assert "The model provider at 127.0.0.1:9 can't be reached (no connection)" in words
+    assert "without EBBING_OPENAI_BASE_URL and without EBBING_OPENAI_API_KEY" in words
     assert "connection failing 127.0.0.1:9 –" in words
     assert "ratings not called yet small at 127.0.0.1:9" in words
     found = families(api)

@@ -18,8 +18,10 @@ from app.domain.provider_health import (
     USES,
     BreakerState,
     ProviderHealth,
+    defer_reembedding,
     judge,
     provider_findings,
+    settle,
     working_providers,
 )
 from app.settings import Settings
@@ -146,8 +148,11 @@ def test_a_rejected_key_is_named_with_its_setting() -> None:
     [
         (
             "run",
-            "stop `ebbing run` with Ctrl-C and start it with the new value",
-            "EBBING_HOME=/srv EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run",
+            (
+                "stop `ebbing run` with Ctrl-C and start it with the new value, and with the other settings of your "
+                "start that aren't in `.env`"
+            ),
+            "EBBING_HOME=/srv EBBING_PORT=8812 EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run",
         ),
         ("compose", "edit `.env` and recreate the containers", "docker compose up --detach --wait"),
         (
@@ -162,7 +167,7 @@ def test_a_setting_to_change_is_named_with_the_command_that_applies_it(
     kind: InstallationKind, step: str, command: str
 ) -> None:
     [found] = provider_findings([replace(CONNECTED, state="failing", failure="unreachable", failures_in_row=1)])
-    advised = advise(found, Installation(kind, "/srv"))
+    advised = advise(found, Installation(kind, "/srv", address={"EBBING_PORT": "8812"}))
     assert advised.todo == (
         "check that the provider runs and that EBBING_OPENAI_BASE_URL names it; to change the setting, " + step
     )
@@ -239,6 +244,72 @@ def test_only_an_embedder_makes_a_dead_provider_urgent() -> None:
     assert [one.severity for one in provider_findings([away, RATINGS, embeddings])] == ["trouble"]
 
 
+def test_embeddings_that_wait_are_named_apart_from_ratings() -> None:
+    away = replace(CONNECTED, state="failing", failure="unreachable", failures_in_row=1)
+    embeddings = replace(RATINGS, use="embed", waiting=1)
+    [found] = provider_findings([away, RATINGS, embeddings])
+    assert found.what == (
+        "the model provider at models:80 can't be reached (no connection); 7 memories wait for a rating; "
+        "1 memory waits for an embedding, and isn't found by its meaning until then"
+    )
+    [none_yet] = provider_findings([away, replace(embeddings, waiting=0)])
+    assert none_yet.what.endswith("new memories aren't found by their meaning until it answers")
+
+
+def test_embedding_again_is_not_advised_while_the_provider_of_embeddings_fails() -> None:
+    [elsewhere] = [Finding("attention", "embedding_space", "searches use another model", "run `ebbing reembed`")]
+    embeddings = replace(RATINGS, use="embed", waiting=1)
+    away = replace(CONNECTED, state="failing", failure="unreachable", failures_in_row=1)
+    for failing in ([away, embeddings], [CONNECTED, replace(embeddings, state="failing")]):
+        [deferred] = defer_reembedding([elsewhere], failing)
+        assert deferred.todo == "once the provider answers, run `ebbing reembed`"
+    assert defer_reembedding([elsewhere], [CONNECTED, embeddings]) == [elsewhere]
+    assert defer_reembedding([elsewhere], [away, RATINGS]) == [elsewhere], "another provider, or a local embedder"
+
+
+CHECKS = replace(
+    RATINGS,
+    use="contradict",
+    state="failing",
+    success_seconds=None,
+    failure_seconds=90.0,
+    failures_in_row=2,
+    waiting=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "working", "state"),
+    [
+        ("server_error", RATINGS, "ok"),
+        ("server_error", replace(RATINGS, model="large"), "failing"),
+        ("server_error", replace(RATINGS, address="others:80"), "failing"),
+        ("server_error", replace(RATINGS, success_seconds=91.0), "failing"),
+        ("server_error", CONNECTED, "failing"),
+        ("unreachable", CONNECTED, "ok"),
+        ("not_authorised", CONNECTED, "ok"),
+        ("garbage", RATINGS, "failing"),
+        ("too_large", RATINGS, "failing"),
+    ],
+)
+def test_a_later_success_disproves_a_failure_of_a_nightly_use(
+    failure: str, working: ProviderHealth, state: str
+) -> None:
+    failing = replace(CHECKS, failure=failure)
+    assert [one.state for one in settle([working, failing])] == ["ok", state]
+    embeddings = replace(failing, use="embed")
+    assert settle([working, embeddings]) == [working, embeddings], "its next call is soon"
+
+
+def test_a_nightly_use_says_when_its_warning_ends() -> None:
+    [found] = provider_findings([CONNECTED, RATINGS, replace(CHECKS, failure="too_large", failure_seconds=540.0)])
+    assert found.what == (
+        "the last 2 calls for contradiction checks failed (text too long, 9 min ago); most such calls are made at "
+        "night, and without another failure this warning ends in 51 min"
+    )
+    assert found.todo.startswith("nothing needs to change if few texts are concerned")
+
+
 def silent(source: str) -> Finding:
     [found] = silence_findings({source: 90.0})
     return found
@@ -286,12 +357,12 @@ def test_a_process_of_ebbing_run_is_ended_because_the_supervisor_starts_it_again
 def test_commands_in_a_text_fit_the_installation_too() -> None:
     refused = Finding("trouble", "redis", "replaced", "put it back, or run `ebbing queue accept`", section="x")
     found = advise(refused, Installation("compose"))
-    assert found.todo == "put it back, or run `docker compose exec -e EBBING_API_KEY api ebbing queue accept`"
-    assert (found.command, found.section) == ("", "x"), "one step, not two"
+    assert found.todo == "put it back, or run this command"
+    assert (found.command, found.section) == ("docker compose exec -e EBBING_API_KEY api ebbing queue accept", "x")
     behind = Finding("trouble", "schema", "the schema is old", "run `ebbing migrate`")
-    assert advise(behind, Installation("compose")).todo == "run `docker compose run --rm migrate`"
-    assert advise(behind, Installation("run", "/srv")).todo == "run `EBBING_HOME=/srv ebbing run`"
-    assert advise(behind, Installation()).todo == behind.todo
+    assert advise(behind, Installation("compose")).command == "docker compose run --rm migrate"
+    assert advise(behind, Installation("run", "/srv")).command == "EBBING_HOME=/srv ebbing run"
+    assert advise(behind, Installation()).lines == ["The schema is old.", "Run this command:", "ebbing migrate"]
 
 
 def test_what_is_well_or_unknown_gets_no_command() -> None:

@@ -167,7 +167,8 @@ def test_dead_letters_are_gone_too(someone: Everywhere, is_json: bool) -> None:
 
 @pytest.mark.long
 def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> None:
-    hold = legal_holds.place_hold(someone.tenant_id, Scope(subject=SUBJECT), f"case of {WORD}", "key")
+    hold = legal_holds.place_hold(someone.tenant_id, Scope(subject=SUBJECT), "case 17", "key")
+    someone.service.rows("UPDATE holds SET reason = %s", f"case of {SUBJECT}")  # as an earlier version accepted it
     legal_holds.release_hold(someone.tenant_id, hold.hold_id, "key")
     someone.erase()
     assert someone.left() == {}

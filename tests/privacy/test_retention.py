@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 from app.domain.dynamics.state import DAY_SECONDS
 from app.domain.policy.policy import Policy
 from app.domain.privacy.parameters import KNOWN, Category, Privacy
+from app.domain.privacy.pii_detection import CATEGORY, detect_pii
 from app.domain.privacy.retention import (
     OF_SUBJECT,
     ROUNDING,
@@ -117,3 +120,31 @@ def test_a_category_has_one_limit(name: str) -> None:
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ValidationError, match="already exists"):
         Privacy(further=(Category("a", 3), Category("A", 4)))
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ("a password", "The router's password is Tr0ub4dor&3"),
+        ("an e-mail address", "Write to orla.byrne@proton.me"),
+        ("a telephone number with `+`", "Call +49 30 901820 instead"),
+        ("a date of birth", "She was born on 4 March 1986"),
+        ("a card number, a bank account", "My card number is 4539 1488 0343 6467"),
+        ("a card number, a bank account", "My IBAN is DE89 3704 0044 0532 0130 00"),
+    ],
+)
+def test_detected_data_is_deleted_on_the_day_in_the_table(row: str, text: str) -> None:
+    found = detect_pii(text)
+    personal = PersonalData(
+        given=np.zeros(1, np.int64),
+        found=np.array([bits(frozenset(CATEGORY[each.kind] for each in found))]),
+        pii=np.array([max(each.confidence for each in found)]),
+        is_talk=np.zeros(1, bool),
+        expires_at=np.full(1, np.inf),
+        subject_days=np.full(1, np.inf),
+    )
+    days = compute_expiry(Privacy(), personal, np.zeros(1)).at[0] / DAY_SECONDS
+    page = (Path(__file__).parents[2] / "ops" / "privacy.md").read_text()
+    written = re.search(rf"^\| {re.escape(row)} \| (\d+) \|$", page, re.MULTILINE)
+    assert written is not None
+    assert int(written[1]) == math.floor(days) + 1

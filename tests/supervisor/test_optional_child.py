@@ -86,3 +86,34 @@ def test_a_child_that_cannot_start_yet_is_named_while_the_others_run(tmp_path: P
     kinds = [event.what for event in events]
     assert kinds[:3] == [EventKind.STARTING, EventKind.WAITING, EventKind.STARTED]
     assert {event.message for event in events[:2]} == {"Starting the other"}
+
+
+def test_a_child_that_is_not_ready_gives_its_reason_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.supervisor.supervisor.WAITING_SECONDS", 0.01)
+    other = child(tmp_path, "other", WAIT)
+    reasons = ["", "Redis is refused.", "Redis is refused.", "PostgreSQL is away."]
+    given: list[str] = []
+
+    def explain() -> str:
+        given.append(reasons[min(len(given), len(reasons) - 1)])
+        return given[-1]
+
+    late = Child(
+        other.name,
+        other.program,
+        other.log,
+        ready=lambda _: len(given) >= len(reasons),
+        explain=explain,
+        step="Starting",
+    )
+    found: list[str] = []
+
+    def record_event(event: ChildEvent) -> None:
+        if event.what == EventKind.WAITING:
+            found.append(event.reason)
+        if event.what == EventKind.UP:
+            supervisor.request_stop()
+
+    supervisor = Supervisor([late], record_event)
+    assert supervisor.run() == 0
+    assert found[:4] == ["", "Redis is refused.", "", "PostgreSQL is away."]

@@ -27,7 +27,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS,
 
 
 class ReplayMany(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Dead letters to replay: all with a reason, optionally of one stage.
+    """Dead letters to replay: all that have the reason `reason`, optionally only those of one stage.
 
     `before` is the value from the previous response; it excludes work that failed again since the first call.
     """
@@ -53,7 +53,7 @@ class Discard(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def select_tenant(caller: Maintainer, tenant_id: UUID | None = None) -> UUID:
-    """Return the selected tenant: the caller's own, or any tenant with the scope `admin`."""
+    """Return the selected tenant, by default the caller's own; other tenants require the scope `admin`."""
     if tenant_id is None or tenant_id == caller.tenant_id:
         return caller.tenant_id
     if "admin" not in caller.scopes:

@@ -15,9 +15,9 @@ router = APIRouter(prefix="/v1/admin/queue", tags=["admin"])
 
 @router.get("", summary="Show the queue's identity and losses")
 def show_queue(_: Admin) -> Response:
-    """Return why Redis is refused (`refused`, null if it isn't), and the lost requests by tenant, newest first.
+    """Return why Redis is refused (`refused`, null if it isn't), the number of lost requests, and `gaps`, newest first.
 
-    A gap has the number of requests and memories that were accepted between two times and then lost.
+    A gap has a tenant, two times, and the number of its requests and memories accepted between them and then lost.
     """
     return responses.answer(
         {

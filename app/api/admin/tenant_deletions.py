@@ -39,8 +39,8 @@ def delete_tenant(
     `name` confirms the deletion: it must be the tenant's name. From the response on, the tenant's API keys are refused
     with 403, its queue accepts nothing, and its nights stop; its data is erased after the grace period (`grace_days`,
     default 30). Until then, `POST …/deletion/cancel` cancels the deletion, and the keys are accepted again. `id` is the
-    id of the deletion; a repeated request returns the deletion that it finds, with 200. Legal holds in force block it:
-    409 lists them. With `dry_run`, the response counts what would be deleted, by store and table.
+    id of the deletion; a repeated request returns the existing deletion, with 200. Legal holds in force block a
+    deletion: 409 lists them. With `dry_run`, the response counts what would be deleted, by store and table.
     """
     if dry_run:
         found = tenant_deletion.preview(tenant_id, grace_days)
@@ -85,7 +85,7 @@ def cancel_deletion(caller: Admin, tenant_id: TenantId) -> Response:
 
 
 def _render(found: Deletion) -> dict[str, Any]:
-    """Return a tenant's deletion as JSON; if the tenant has none, `id` is None and the erasure's fields are missing."""
+    """Return a tenant's deletion as JSON; if there is none, `id` is None, and plan, steps and report are missing."""
     tenant, erasure = found.tenant, found.erasure
     shown = {"id": tenant.deletion_id, "tenant_id": tenant.tenant_id, "name": tenant.name, "status": tenant.status}
     dates = responses.pick(tenant, "created_at", "deleted_at") | {"erase_after": tenant.delete_after}

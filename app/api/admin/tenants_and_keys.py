@@ -60,7 +60,8 @@ def create_tenant(caller: Admin, wanted: Annotated[NewTenant, Depends(json_body(
 def list_tenants(_: Admin, cursor: str = "", limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Response:
     """Return a page of tenants with their `status`; continue with `next_cursor`.
 
-    A tenant is `active`, `being_deleted` once its deletion is requested, or `deleted`: its name is then its id.
+    A tenant is `active`, `being_deleted` once its deletion is requested, or `deleted`. A deleted
+    tenant's name is its id.
     """
     return responses.page("tenants", tenants.list_tenants(NAME.decode(cursor) or "", limit), _tenant, NAME)
 

@@ -157,7 +157,7 @@ def stats(session: Reader) -> Response:
 
 @router.post("/store")
 async def store(session: Writer, given: Annotated[StoreIn, Depends(json_body(StoreIn))], request: Request) -> Response:
-    """Store a memory. The status is 202 if it couldn't be indexed in time: it is stored and found later."""
+    """Store a memory. The status is 202 if it isn't searchable in time: it becomes searchable later."""
     ids, is_found = await _store(session, [given], request)
     shown = {"id": ids[0], "text": given.text, "tick": session.clock.tick}
     return responses.answer(shown, 200 if is_found else 202)
@@ -174,7 +174,7 @@ async def store_batch(
 
 
 async def _store(session: Session, given: Sequence[StoreIn], request: Request) -> tuple[list[str], bool]:
-    """Accept memories and wait until they are found; return their ids, and False if they aren't found in time."""
+    """Accept memories and wait until they are searchable; return their ids, and False if they aren't in time."""
     body = msgspec.json.encode([_as_ours(each, session.clock) for each in given])
     ingest: Ingest = request.app.state.ingest
     return await ingest.store(session.tenant_id, body, request.state.request_id, session.writer)

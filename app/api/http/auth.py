@@ -33,7 +33,7 @@ _ABSENT = b"\0" * 32
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Authenticated caller: tenant, key, scopes, and the highest source that the key may give to memories."""
+    """Authenticated caller: tenant, key, scopes, and the most trusted source that the key may give to memories."""
 
     tenant_id: UUID
     key_id: str
@@ -156,7 +156,7 @@ def _caller(key: KeyRecord | None) -> Caller:
     if key is None or key.revoked_at or (key.expires_at and key.expires_at <= datetime.now(UTC)):
         raise NotAuthenticated("this key is invalid: unknown, revoked or expired")
     if key.tenant_is_closed:
-        raise TenantClosed("the tenant of this key is being deleted: its keys are valid again if that is cancelled")
+        raise TenantClosed("this key's tenant is being deleted: its keys are valid again if the deletion is cancelled")
     return Caller(key.tenant_id, key.key_id, key.scopes, key.source)
 
 

@@ -104,7 +104,7 @@ HISTORY: Final = Cursor[tuple[datetime, int]](
 )
 """Time and position, in the history of memories."""
 PART: Final = Cursor[tuple[str, UUID]](lambda key: _write(key[1].bytes + key[0].encode()), _read_part)
-"""Name of a part and id, in lists of several parts."""
+"""Name of a nightly step and id of a memory, in previews of a schedule, which list the changes step by step."""
 LINK: Final = Cursor[LinkKey](
     lambda key: _write(key.memory_id.bytes + key.other_id.bytes + key.kind.encode()), _read_link
 )

@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return Outcome(_digest(form.encode() + body, _digest_keys()[0]), base.hex(), memories, own_id)
 
     def under(self, key: str) -> tuple[str, str]:
-        """Return the digest of the key and this record, as stored with the stream entry."""
+        """Return the digest of the Idempotency-Key, and this record as JSON; both are stored with the stream entry."""
         return _digest(key.encode()), msgspec.json.encode(self).decode()
 
     def settled(self, accepted: AppendResult, body: bytes, form: Form) -> Outcome:

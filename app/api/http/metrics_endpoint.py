@@ -23,7 +23,9 @@ from app.domain.privacy.requests import Nature
 from app.domain.provider_health import KINDS, USES
 from app.domain.salience.agreement import RATINGS_MAX, RATINGS_MIN, Agreement
 from app.domain.salience.llm_scoring import PROMPT_VERSIONS
+from app.errors import NotReplayed
 from app.metric_groups import GROUPS
+from app.services.erasure import ledger
 from app.services.ingest import witness
 from app.services.monitoring import (
     fleet_gauges,
@@ -49,7 +51,7 @@ DISKS: Final = ("home", "postgresql", "cold")
 
 @dataclass(frozen=True)
 class Gauge:
-    """Gauge with its labels and their values (none: any value); `missing` describes when a series is omitted."""
+    """Gauge with the values of each label (empty: any value); `missing` describes when a series is omitted."""
 
     description: str
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -145,6 +147,10 @@ GAUGES: Final[dict[str, Gauge]] = {
     "privacy_min_days_left": Gauge(
         "Days left until the earliest deadline of an open request; negative if overdue, +Inf if there is none."
     ),
+    "erasure_replay_due": Gauge(
+        "1 if the database is an older copy, or its key store is missing or older: the service refuses all requests "
+        "until the erasures are replayed. Otherwise 0."
+    ),
     "erasure_residual_rows": Gauge("Rows that running erasures found left over during verification."),
     "erasure_rewrites_late": Gauge("Erasures with cold-storage segments past their rewrite deadline."),
     "audit_chain_ok": Gauge("1 if the last verification found every tenant's audit chain intact, otherwise 0."),
@@ -203,7 +209,8 @@ class _Shared(Collector):
     def collect(self) -> Iterator[Metric]:
         pool_usage.publish_pool_usage(pool_usage.API)
         parts: list[Callable[[], list[Metric]]] = [
-            partial(list, part()) for part in (_counted, _of_redis, _of_mark, _kept, _lanes, _providers, _tenants)
+            partial(list, part())
+            for part in (_counted, _of_redis, _of_mark, _of_ledger, _kept, _lanes, _providers, _tenants)
         ]
         found = [families for families in map(probes.Round().read, parts) if families is not None]
         yield _gauge("stores_reachable", [((), float(len(found) == len(parts)))])
@@ -268,6 +275,16 @@ def _of_mark() -> Iterator[Metric]:
     yield _gauge("redis_replaced", [((), float(witness.diagnose_queue() is not None))])
 
 
+def _of_ledger() -> Iterator[Metric]:
+    """Yield whether requests are refused until erasures are replayed; runs no query once the process knows."""
+    try:
+        ledger.check()
+    except NotReplayed:
+        yield _gauge("erasure_replay_due", [((), 1.0)])
+    else:
+        yield _gauge("erasure_replay_due", [((), 0.0)])
+
+
 def _kept() -> Iterator[Metric]:
     """Yield figures aggregated over all tenants."""
     kept = fleet_gauges.read()
@@ -305,7 +322,7 @@ def _agreements(found: Iterable[Agreement]) -> Iterator[Metric]:
 
 def _providers() -> Iterator[Metric]:
     """Yield the state of the configured model providers."""
-    found, now = provider_status.read_providers(fleet_gauges.read().unrated), time.time()
+    found, now = provider_status.read_providers({"score": fleet_gauges.read().unrated}), time.time()
     yield _gauge("provider_failing", [((one.use,), float(one.state in {"failing", "unknown"})) for one in found])
     yield _gauge("provider_failures_in_row", [((one.use,), one.failures_in_row) for one in found])
     yield _gauge("provider_breaker_open", [((one.use,), float(one.breaker != "closed")) for one in found])

@@ -66,7 +66,7 @@ class Guard:
             await send(message)
 
         ours = scope["path"].startswith(_OURS)
-        if ours and (refusal := await _refusal()) is not None:
+        if ours and (refusal := await find_refusal()) is not None:
             await respond(refusal, request_id, "any route")(scope, receive, answered)
             return
         reads = ours and path != INGEST_PATH  # ingest reads no stored data
@@ -89,12 +89,12 @@ def _route_seconds(scope: Scope) -> Histogram:
 
 
 def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Send:
-    """Return a `send` that discards the response if the database was swapped during the request."""
+    """Return a `send` that replaces the response by a refusal if a backup was restored during the request."""
     withheld = False
 
     async def watched(message: Message) -> None:
         nonlocal withheld
-        if message["type"] == "http.response.start" and (refusal := await _refusal()) is not None:
+        if message["type"] == "http.response.start" and (refusal := await find_refusal()) is not None:
             withheld = True
             await respond(refusal, request_id, "any route")(scope, receive, send)
         if not withheld:
@@ -103,7 +103,7 @@ def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Sen
     return watched
 
 
-async def _refusal() -> NotReplayed | None:
+async def find_refusal() -> NotReplayed | None:
     """Return the reason to refuse all requests, if any. If the database is down, the request itself will fail later."""
     if ledger.is_clear():
         return None

@@ -13,7 +13,7 @@ from app.errors import require_found
 
 @dataclass(frozen=True, slots=True)
 class PathId:
-    """Annotation of a path parameter that contains an id; `noun` says of what, for errors and OpenAPI."""
+    """Annotation of a path parameter that contains an id; `noun` names the identified object in errors and OpenAPI."""
 
     noun: str
 

@@ -12,6 +12,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.clients.redis.connection import RedisError
+from app.clients.redis.stream import as_unavailable
 from app.domain.ingest import json_input
 from app.domain.ingest.body_faults import LISTED_MAX
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid, Misconfigured, Unavailable
@@ -58,7 +60,7 @@ def _summarise(error: EbbingError) -> str:
 
 
 def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
-    """Build the response to a failed request and log the reason: field names only, never values.
+    """Build the response to a failed request; log its reasons and the names of fields, never their values.
 
     Args:
         error: The error.
@@ -83,6 +85,8 @@ def as_ours(error: Exception) -> EbbingError:
     """Convert any exception to an `EbbingError`; log unexpected ones by type and location."""
     if isinstance(error, EbbingError) and not isinstance(error, Misconfigured):
         return error
+    if isinstance(error, RedisError):
+        return as_unavailable(error)
     if is_transient(error):
         return Unavailable("a database is unreachable", retry_after_seconds=2)
     log.error("unexpected", error=type(error).__name__, exc_info=error)

@@ -36,9 +36,9 @@ def answer(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
-def page(name: str, found: Page[T], shape: Callable[[T], object], cursor: Cursor[Any] = TIMED) -> Response:
+def page(name: str, found: Page[T], shape: Callable[[T], object], cursor: Cursor[Any] = TIMED, **more: Any) -> Response:
     """Return a page of rows as a JSON response, with the cursor of the next page if there may be one."""
-    return answer({name: [shape(row) for row in found], "next_cursor": cursor.encode(found.following)})
+    return answer({**more, name: [shape(row) for row in found], "next_cursor": cursor.encode(found.following)})
 
 
 def render(row: DataclassInstance, **renamed: str) -> dict[str, Any]:

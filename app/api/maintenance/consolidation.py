@@ -103,7 +103,11 @@ def reject(caller: Maintainer, merge_id: MergeId) -> Response:
 
 @router.post("/consolidation/merges/{merge_id}/undo", summary="Undo a merge")
 def undo(caller: Maintainer, merge_id: MergeId) -> Response:
-    """Delete the summary and reactivate its sources; 409 if they are deleted, under a legal hold or in cold storage."""
+    """Delete the summary and reactivate its sources, or remove the links that the merge added.
+
+    409 if the merge isn't done, a source is in cold storage, the summary or a source is under a legal hold, or the
+    summary or all sources no longer exist.
+    """
     merge_undo.undo_merge(caller.tenant_id, merge_id, caller.key_id)
     return responses.answer(_merge(merge_log.get(caller.tenant_id, merge_id)))
 

@@ -24,8 +24,8 @@ _PREFIX: Final = "forgetting.parameters."
 def get(caller: Maintainer) -> Response:
     """Return how fast uses of memories become rare, the change proposed for the policy, and its effects. Read-only.
 
-    The rate is fitted with the profile's own curve to the uses of up to 5,000 memories for each parameter. Few uses
-    change little: the result is weighted against the value that was set before.
+    The rate is fitted with the profile's own curve to the uses of up to 5,000 memories for each parameter. The
+    result is a weighted mean of this fit and the last value that wasn't learned; few uses give the fit a low weight.
     """
     learned, outcome, effects = learned_rates.preview(caller.tenant_id)
     changes = {

@@ -43,7 +43,7 @@ def page(caller: Maintainer, wanted: Paged) -> Response:
 
 @router.get("/{webhook_id}", summary="Get a webhook")
 def get(caller: Maintainer, webhook_id: WebhookId) -> Response:
-    """Return a webhook. It is disabled after five days without a success since `failing_since`."""
+    """Return a webhook. It is disabled after a 410, or after ten failures and five days since `failing_since`."""
     return responses.answer(_render(webhooks.get(caller.tenant_id, webhook_id)))
 
 

@@ -54,7 +54,7 @@ _open: Counter[UUID] = Counter()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A request for changes after a cursor; None stands for the oldest retained change, and for all types."""
+    """A request for changes: a `cursor` of None begins at the oldest retained change, `types` of None selects all."""
 
     tenant_id: UUID
     cursor: int | None
@@ -91,8 +91,8 @@ async def read(
 
     Pass `next_cursor` of the response as `cursor` of the next request; it is never null, and an empty page means that
     nothing has changed since. Without a cursor, the feed begins at the oldest retained change; `cursor=newest` returns
-    no change, but the cursor from which only later ones follow. Changes of one memory come in their order. `types`
-    lists the wanted types, separated by commas.
+    no changes, only a cursor from which later changes follow. Changes of one memory are in the order in which they
+    happened. `types` lists the wanted types, separated by commas.
 
     With `Accept: text/event-stream` the response is a stream of server-sent events: `id` is the cursor, `event` the
     type. A client that reconnects sends the last id as `Last-Event-ID`. The stream ends after ten minutes.

@@ -24,7 +24,7 @@ def read_sent_ms(scope: Scope, given: Body) -> int | None:
     """Return the time of sending by the sender's clock, in milliseconds since 1970; None if no memory has `written`.
 
     Raises:
-        InvalidHeader: The header is missing beside `written`, or isn't a number of milliseconds.
+        InvalidHeader: A memory has `written` but the header is missing, or it isn't a number of milliseconds.
     """
     if given.messages is not None or all(memory.written is None for memory in given.memories):
         return None
@@ -39,7 +39,7 @@ def read_sent_ms(scope: Scope, given: Body) -> int | None:
 async def describe_dropped(tenant_id: UUID, arrival: Arrival) -> bytes:
     """Return the memories that won't be stored, as a fragment of the response body; empty if none are known.
 
-    While the database is down, none are known: the drain drops them all the same.
+    While the database is down, the list is empty; the drain still drops these memories later.
     """
     if not late_writes.has_waited(arrival):
         return b""

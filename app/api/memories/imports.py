@@ -57,8 +57,8 @@ async def start(
 ) -> Response:
     """Upload a file as the request's body; a job stores its memories.
 
-    Each memory gets a stable external id, the source's id under the format's name, so importing a file again stores
-    nothing twice: known memories are updated if they differ. Uses, times, promotion and strength are preserved.
+    Each memory gets a stable external id (such as `mem0:ID`, or a digest of its content), so importing a file again
+    stores nothing twice: known memories are updated if they differ. Uses, times, promotion and strength are preserved.
     `GET /v1/imports/{import_id}` has the progress and the reasons for skipped records. The file is stored encrypted
     until the job ends. 409 if no master key is configured, 413 above `EBBING_IMPORT_MAX_BYTES`.
     """

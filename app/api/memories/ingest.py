@@ -149,7 +149,7 @@ class Ingest:
         *,
         until: Literal["stored", "searchable"] = "searchable",
     ) -> tuple[list[str], bool]:
-        """Accept memories for another route, and wait up to `WAIT_MAX_SECONDS` until they are stored or searchable.
+        """Accept memories for another route; wait, at most `EBBING_WAIT_MAX_SECONDS`, until stored or searchable.
 
         Args:
             tenant_id: The tenant of the authenticated caller.
@@ -286,7 +286,7 @@ async def _missing_links(tenant_id: UUID, ids: list[str]) -> bytes:
 
 
 async def _until_searchable(tenant_id: UUID, base: bytes, ids: list[str], seconds: float) -> bool:
-    """Wait until the memories are searchable; return False on timeout."""
+    """Wait until the request is stored and these memories are searchable; return False on timeout."""
     deadline = time.monotonic() + seconds
     wanted = [UUID(memory_id) for memory_id in ids]
     for turn in range(1_000_000):

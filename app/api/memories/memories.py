@@ -115,10 +115,11 @@ def get(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response:
     In cold storage, `summary` is true and `text` contains only the first sentences.
 
     With `as_of`, the fields `strength`, `score`, `importance`, `decay_tier`, `next_due_at` and the review's `priority`
-    are computed for that time. Times before the last use or change give the values of that time.
+    are computed for that time; if it is before the last use or change, for the time of that use or change.
 
-    The memory is current from `valid_from` (its acceptance) to `valid_to` (null while current): the acceptance of the
-    first memory in `superseded_by`, or `valid_from` if that is later. `supersedes` lists memories that it supersedes.
+    The memory is current from `valid_from` (its acceptance) to `valid_to`. `valid_to` is null while it is current, then
+    the acceptance of the first memory in `superseded_by`, or `valid_from` if that is later. `supersedes` lists memories
+    that it supersedes.
     Both lists contain only direct relations.
 
     `links_missing` lists the links submitted with the memory that don't exist, with the reason: `missing` (no memory
@@ -144,7 +145,7 @@ def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response
 
     `next_change` is the next tier change if the memory isn't used, or null. `source` says who wrote the memory. `holds`
     lists legal holds; their reasons are shown only to keys with the scope `privacy`. `supersedes` lists the superseded
-    memories with status (`active`, `waiting` for a memory with that id, or `rejected`) and reason, and `superseded_by`
+    memories with status (`active`, `proposed`, `rejected`, or `waiting` for the memory) and reason, and `superseded_by`
     the memories that supersede this one. `corrects` and `corrected_by` list the memories on either side of a
     correction. A memory in quarantine has the tier `quarantined`.
     """
@@ -160,7 +161,7 @@ def explain(caller: Reader, memory_id: MemoryId, as_of: AsOf = None) -> Response
 
 @router.patch("/{memory_id}", summary="Edit a memory")
 def edit(caller: Writer, memory_id: MemoryId, body: Annotated[bytes, Depends(raw_body(PATCH))]) -> Response:
-    """Change the given fields; null clears a field. The next search reflects the edit, including neighbours' context.
+    """Change the given fields; null clears a field. The next search reflects the edit, also as context of neighbours.
 
     Under a legal hold, only `salience` and `multiplier` may be changed; other changes get a 409.
     """

@@ -52,6 +52,6 @@ def page(caller: Reader, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100, 
 
 @router.post("/copies", summary="Register a folder with copies of notes", status_code=204)
 def register(caller: Reader, wanted: Annotated[NoteCopy, Depends(json_body(NoteCopy))]) -> Response:
-    """Record that a client copies notes into a folder: erasure reports name it as a recipient."""
+    """Record that a client copies notes into a folder: erasure reports name its machine as a recipient."""
     note_pages.register_copy(caller.tenant_id, wanted.copy_id, wanted.name)
     return Response(status_code=204)

@@ -21,9 +21,9 @@ router = APIRouter(prefix="/v1", tags=["search"])
 def bring(caller: Reader, request: Annotated[RecallRequest, Depends(json_body(RecallRequest))]) -> Response:
     """Return the relevant memories, and a `text` with them for your prompt, within a token budget.
 
-    Each memory exceeds one of the `thresholds`: `least` if you set it, otherwise the policy's, by field. With
-    `explain`, each memory names the one that it exceeds. Recall does not reinforce memories: report the `ids` that were
-    used with `POST /v1/observations`.
+    Each memory exceeds one of the `thresholds`: `least` if you set it, otherwise those of the policy, by field name.
+    With `explain`, each memory names the threshold that it exceeds. Recall does not reinforce memories: report the
+    `ids` that were used with `POST /v1/observations`.
     """
     started = time.perf_counter()
     brought = recall_memories(caller.tenant_id, request)

@@ -47,9 +47,10 @@ def session(
 
     `total` counts all that match.
 
-    `by=due`: due memories by `urgency`, which is 0.6 · importance + 0.4 · days overdue. `by=danger`: memories about to
-    be forgotten, due or not, by `priority`, which is 1 in the middle of the danger zone and 0 at its ends.
-    `by=flagged`: memories whose last review, or a self-test since then, failed, due or not, by `urgency`.
+    `by=due`: due memories by `urgency`, by default 0.6 · importance + 0.4 · days overdue. `by=danger`: memories about
+    to be forgotten, due or not: those with a strength between the policy's `review.danger_from` and `review.danger_to`.
+    They are ordered by `priority`, which is 1 in the middle of this range and 0 at its ends.
+    `by=flagged`: memories, due or not, whose last review failed, or a self-test since then; ordered by `urgency`.
     """
     check_storable(subject=subject, thread=thread)
     found = reviews.build_session(caller.tenant_id, by=by, subject=subject, thread=thread, limit=limit)

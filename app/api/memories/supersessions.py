@@ -41,8 +41,8 @@ def page(
 def make(caller: Writer, given: Annotated[NewSupersession, Depends(json_body(NewSupersession))]) -> Response:
     """Mark a memory as superseding another, each given by its id or the caller's own id. Safe to repeat.
 
-    Neither memory is changed. The supersession is only proposed if the API key's source is lower than that of the older
-    memory. 409 if the older one supersedes the newer one, or if their subjects differ.
+    Neither memory is changed. If the API key's source is less trusted than that of the older memory, the result is a
+    proposal. 409 if the older one supersedes the newer one, or if their subjects differ.
     """
     made = supersession.make_supersession(caller.tenant_id, given.memory, given.supersedes, caller.writer)
     return responses.answer(_render(made))

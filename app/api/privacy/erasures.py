@@ -45,8 +45,8 @@ def request(caller: Guardian, given: Annotated[NewErasure, Depends(json_body(New
     `dry_run`, the response is 200 with the number of matching memories, and in `already_hidden` the number of further
     ones that are already being deleted; of these, `hidden_held` are under legal hold and remain until its release.
 
-    `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the erasure then has its id,
-    law, time of receipt, case details and deadline. 409 if the request already has an answer or an erasure. Without
+    With `request_id`, the erasure carries out a request recorded with `POST /v1/privacy/requests`: it has the request's
+    id, law, time of receipt, case details and deadline. 409 if the request already has an answer or an erasure. Without
     `request_id`, the request is recorded now; the legal deadline counts from `received_at`, the grace period always
     from now.
 
@@ -145,7 +145,7 @@ def finish(caller: Guardian, erasure_id: ErasureId) -> Response:
 
     If the erasure was interrupted, this call resumes it. The report states when the grace period ended and which API
     key ended it. Memories under a legal hold remain until its release. 409 if the erasure is finished, cancelled, or
-    waits for a legal hold.
+    delayed by a legal hold.
     """
     found = requests.get(caller.tenant_id, erasure_id)
     return responses.answer(render_erasure(rights_overview.finish(caller.tenant_id, found.erasure_id, caller.key_id)))

@@ -33,9 +33,9 @@ def request(caller: Guardian, wanted: Annotated[NewExport, Depends(json_body(New
     provided. When `status` is `ready`, the file can be downloaded until `expires_at`. 409 if no master key is
     configured, the subject is being erased, or there are more than a million memories.
 
-    `request_id` carries out a request that was recorded with `POST /v1/privacy/requests`: the export then has its id,
-    right and law, and completes it. 409 if the request is answered or has its export; an export that failed is
-    replaced. Without it, the request is recorded now, and its legal deadline counts from `received_at`.
+    With `request_id`, the export carries out a request recorded with `POST /v1/privacy/requests`: it has the request's
+    id, right and law, and completes the request. 409 if the request is answered or has an export that hasn't failed; a
+    failed one is replaced. Without `request_id`, the request is recorded now; its deadline counts from `received_at`.
 
     If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names. With `dry_run`,
     nothing is stored: the response is 200 with the number of memories, and `other_spellings` lists subjects with the

@@ -29,7 +29,7 @@ def place(caller: Guardian, given: Annotated[NewHold, Depends(json_body(NewHold)
     or of a subject in the filter's thread or of the listed memories. With `dry_run`, the response is 200 with the
     number of memories that the hold would cover now.
 
-    Without a `ground`, the hold is placed, and `ground_warning` says that letters and reports leave a blank for it.
+    Without a `ground`, the hold is placed, and `ground_warning` says how letters and reports show this.
 
     If no stored memory has the subject, `warning` says so and `near` lists subjects with similar names. With
     `dry_run`, `other_spellings` lists subjects with the same name in another spelling or order, which the hold doesn't
@@ -82,7 +82,7 @@ def release(
 ) -> Response:
     """Release a hold: memories without another hold can be changed and deleted again. 409 if already released.
 
-    Erasures that waited only for this hold continue at once: `continued` counts them, and the memories that they erase.
+    Erasures that only this hold delayed continue at once: `continued` counts them, and the memories that they erase.
     """
     found, waiting = legal_holds.release_hold(caller.tenant_id, hold_id, caller.key_id, given.reason)
     return responses.answer(_render(found) | {"continued": waiting._asdict()})

@@ -31,7 +31,7 @@ LetterForm = Annotated[Literal["text", "html"], Query(alias="format")]
 def enter(caller: Guardian, given: Annotated[NewRequest, Depends(json_body(NewRequest))]) -> Response:
     """Record a request when it is received, such as a correction requested by mail.
 
-    An erasure or export carries it out with its `request_id`; without one, it records its own request.
+    An erasure or export with this `request_id` carries the request out. Without `request_id`, it records a new request.
     """
     return responses.answer(_render(request_log.create(caller.tenant_id, given, caller.key_id)), 201)
 
@@ -77,9 +77,9 @@ def confirm(caller: Guardian, request_id: RequestId) -> Response:
 def check_identity(
     caller: Guardian, request_id: RequestId, given: Annotated[IdentityCheck, Depends(json_body(IdentityCheck))]
 ) -> Response:
-    """Record the method, time and key of a check; a later one replaces it. 409 if the request is answered.
+    """Record the method and time of a check, and the API key of this call; a later check replaces it.
 
-    422 if the time is before the receipt of the request.
+    409 if the request is answered, 422 if the time is before the receipt of the request.
 
     The note is deleted when the request is answered.
     """
@@ -104,7 +104,7 @@ def extend(
 def notice(
     caller: Guardian, request_id: RequestId, given: Annotated[Notice, Depends(json_body(Notice, is_optional=True))]
 ) -> Response:
-    """Record when the notice of an extension was sent to the requester, and the key. 409 without an extension."""
+    """Record when the notice of an extension was sent to the requester, and this call's API key. 409 without one."""
     return responses.answer(_render(request_log.record_notice(caller.tenant_id, request_id, given, caller.key_id)))
 
 
@@ -112,10 +112,10 @@ def notice(
 def partial(
     caller: Guardian, request_id: RequestId, given: Annotated[Notice, Depends(json_body(Notice, is_optional=True))]
 ) -> Response:
-    """Record when the letter `partial` was sent to the requester, and the key. The deadline is then met.
+    """Record when the letter `partial` was sent to the requester, and this call's API key. The deadline is then met.
 
-    The request remains open until its legal holds are released and the rest is erased. 409 if no erasure waits for a
-    legal hold, or the letter is already recorded.
+    The request remains open until its legal holds are released and the rest is erased. 409 if no legal hold
+    delays an erasure of this request, or the letter is already recorded.
     """
     answered = request_log.record_partial_answer(caller.tenant_id, request_id, given, caller.key_id)
     return responses.answer(_render(answered))
@@ -125,11 +125,11 @@ def partial(
 def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form: LetterForm = "text") -> Response:
     """Return a letter with blanks for the requester's name: confirmation of receipt, extension, refusal or completion.
 
-    `partial` is the answer while an erasure waits for a legal hold: what is erased, what is retained and on which
+    `partial` is the answer while a legal hold delays an erasure: what is erased, what is retained and on which
     ground. Ebbing sends no letter. 409 for an extension, refusal or completion that isn't recorded.
 
-    If work remains that the letter states, such as texts to review or another erasure with the same case reference, the
-    response header `Ebbing-Open-Work` names it.
+    The response header `Ebbing-Open-Work` names what remains to be done before the letter is sent: texts to review,
+    other unfinished erasures with the same case reference, and legal holds without a legal ground.
     """
     found = request_log.write_letter(caller.tenant_id, request_id, letter, as_page=as_form == "html")
     warning = {"Ebbing-Open-Work": "; ".join(found.open_work)} if found.open_work else {}

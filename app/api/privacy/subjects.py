@@ -86,7 +86,7 @@ def erase(
 
 @listing.get("", summary="List subjects")
 def page(caller: Guardian, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50, cursor: str | None = None) -> Response:
-    """Return a page of subjects by name, with the number of stored memories about each; `hidden` ones are included.
+    """Return a page of subjects by name, with the number of `memories` stored about each, and how many are `hidden`.
 
     Cursors contain no names. 422 if the subject at the end of the previous page was erased: start again.
     """
@@ -120,10 +120,10 @@ def search(caller: Guardian, wanted: Annotated[SubjectSearch, Depends(json_body(
     initials) or `similar` (one or two letters of a word differ). `complete` is false if the tenant has more subjects
     than a search compares.
 
-    `mentions` lists other subjects whose memories contain the given name of a person or street address, as detected by
-    rules, with the number of these memories; `subject` is null for memories without one. Another person may be meant,
-    so erasures and exports don't include them. `mentions_complete` is false if not all memories were compared: at most
-    the latest 50,000, in at most 4 seconds.
+    `mentions` lists other subjects whose memories contain the wanted name as a person's name or street address, as
+    detected by rules, with the number of these memories; `subject` is null for memories without one. Another person may
+    be meant, so erasures and exports don't include them. `mentions_complete` is false if not all memories were
+    compared: at most the latest 50,000, in at most 4 seconds.
     """
     found = subjects.search_subjects(caller.tenant_id, wanted.name, wanted.limit)
     mentioned = identity_mentions.find_mentions(caller.tenant_id, wanted.name)

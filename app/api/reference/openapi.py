@@ -35,7 +35,7 @@ GROUPS: Final = {
     "reinforcement": "Report uses. A used memory becomes stronger and fades later.",
     "files": "Memories as files below `/memories`: each route takes the input of a call of Anthropic's memory tool and "
     "returns its result.",
-    "reviews": "Memories that are about to be forgotten and should be asked again, and the results of self-tests.",
+    "reviews": "Memories that are due for review or about to be forgotten, and the results of self-tests.",
     "links": "Relations between memories. Uses of one also strengthen those that it is linked to.",
     "supersessions": "Memories that replace older ones: searches return only the newer one.",
     "consolidation": "Merges of similar memories into summaries: approve, reject and undo them.",
@@ -147,7 +147,8 @@ Searches and recalls exclude memories with the roles system and tool unless `rol
 _DROPPED = {
     "type": "array",
     "description": "Memories with `written` that won't be stored, because their subject or thread was erased after "
-    "they were written. Lists those that waited for at least 5 seconds and were erased before this response.",
+    "they were written and before this response. Present only if a memory waited at its sender for at least 5 "
+    "seconds or an unknown time.",
     "items": {
         "type": "object",
         "properties": {"id": _ID, "erased": {"enum": ["subject", "thread"]}},
@@ -156,8 +157,8 @@ _DROPPED = {
 }
 _SUPERSEDING = {
     "type": "array",
-    "description": "Outcome of each `supersedes` of these memories: active, waiting for a memory with that id, or "
-    "rejected. Present only if `supersedes` was given and the response waited until the memories were stored.",
+    "description": "Outcome of each `supersedes` of these memories: active, proposed, waiting for a memory with that "
+    "id, or rejected. Present only if `supersedes` was given and the response waited until the memories were stored.",
     "items": _object(
         {
             "id": _ID,
@@ -318,7 +319,7 @@ def _ingest(shape: dict[str, Any], messages: dict[str, Any]) -> dict[str, Any]:
             ),
             _header(
                 "Ebbing-Sent-At",
-                "Time of sending by the sender's clock, in milliseconds since 1970; required beside `written`.",
+                "Time of sending by the sender's clock, in milliseconds since 1970; required if `written` is given.",
                 {},
             ),
         ],

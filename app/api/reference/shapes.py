@@ -26,7 +26,7 @@ _FORMATTED: Final = ("uuid", "date-time", "date")
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Properties of a schema that its example doesn't show. A field is given as `name`, or as `parent.name`.
+    """Properties of a schema that its example doesn't show. A field is its `name`; in `nullable`, also `parent.name`.
 
     Attributes:
         nullable: Fields that may be null.

@@ -36,8 +36,8 @@ class ApiConnection:
 
     Attributes:
         key: None if none is configured.
-        home: Home whose service must be running when a request is sent: neither `url` nor EBBING_API_URL is given, and
-            the address or the key is from this home. After a stop, another program may use the port. Otherwise None.
+        home: Home whose service must be running when a request is sent, because another program may use its port after
+            a stop. None unless the address or the key is from the home, and neither `url` nor EBBING_API_URL is given.
     """
 
     url: str
@@ -100,9 +100,9 @@ def check_dynamics() -> None:
 def find_connection(url: str | None = None) -> ApiConnection:
     """Return the API address and key: `url`, EBBING_API_URL, EBBING_PORT on this machine, or the recorded address.
 
-    `ebbing run` records the address in the home. It also reads the port in the `.env` file, so here this port counts
-    only without a recorded address. The key in a home belongs to the local service of that home: it is never sent to
-    another machine. If `url` and EBBING_API_URL are missing, it is sent only while that service runs.
+    `ebbing run` records the address in the home. It reads EBBING_PORT from the `.env` file, too, so a recorded address
+    takes precedence over this port. The key in a home belongs to the local service of that home: it is never sent to
+    another machine. If `url` and EBBING_API_URL are missing, the key is sent only while that service runs.
     """
     given = _read_client_settings()
     home = Path(given.get(HOME) or DEFAULT_HOME)
@@ -120,9 +120,9 @@ def find_connection(url: str | None = None) -> ApiConnection:
 
 
 def _find_local_url(given: Mapping[str, str], noted: str | None) -> str | None:
-    """Return the address of an API on this machine by EBBING_PORT or the home's note; None if neither exists.
+    """Return the address of an API on this machine, from EBBING_PORT or recorded in the home; None if neither exists.
 
-    The port 0 means any free one, which only the note tells.
+    The port 0 means any free port; only the recorded address contains it.
     """
     port = given.get(PORT) or "0"
     if not port.isdecimal() or int(port) > PORT_MAX:

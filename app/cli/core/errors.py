@@ -60,7 +60,7 @@ def expected_failures() -> Iterator[None]:
 
 @contextmanager
 def _better_proposals() -> Iterator[None]:
-    """Make errors about unknown options propose the option listed for it in `OPTION_INTENTIONS`, or similar names."""
+    """Make the error for an unknown option propose the option listed in `OPTION_INTENTIONS`, or else similar names."""
     try:
         yield
     except Exception as error:

@@ -71,7 +71,7 @@ class RootCommands(Commands):
 
 
 def _load(modules: tuple[str, ...]) -> dict[str, Any]:
-    """Import modules and return the commands of the first one's router; the others add theirs to it."""
+    """Import modules; return the commands of the first module's router, to which the other modules add commands."""
     routers = [import_module(f"{PACKAGE}.{module}").router for module in modules]
     holder = typer.Typer()
     holder.add_typer(routers[0])

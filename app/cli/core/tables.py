@@ -12,7 +12,7 @@ PIPE_COLUMNS: Final = 120
 """Width of tables in files and pipes, if neither COLUMNS nor a terminal on a standard stream gives the width."""
 LEAST_COLUMNS: Final = 40
 GAPS: Final = ("  ", " ")
-"""Spaces between columns; the second one if the first doesn't fit."""
+"""Gaps between columns, widest first; the first with which the table fits is used."""
 RULE: Final = "─"
 
 

@@ -31,7 +31,7 @@ LET_GO_SECONDS: Final = 2.0
 def demo(
     as_json: AsJson = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the temporary folder, for inspection or `ebbing run`.")
+        bool, typer.Option("--keep", help="Keep the service's folder, for inspection or `ebbing run --home`.")
     ] = False,
 ) -> None:
     """Demonstrate Ebbing with one year of memories of a fictional team. This takes about half a minute.

@@ -48,8 +48,8 @@ active. outdated: share of changed facts whose old version ranks first."""
 PILLARS: Final = ("retrieval", "forgetting", "plausibility", "sum")
 PILLARS_LEGEND: Final = """\
 retrieval: mean of recall and mean reciprocal rank over all questions. forgetting: share of unimportant memories no
-longer active. plausibility: rank correlation of a memory's strength and of being found. sum: 40 % of retrieval, 35 %
-of forgetting and 25 % of plausibility (0 where a method has no strength)."""
+longer active. plausibility: rank correlation between a memory's strength and how often it is found. sum: 40 % of
+retrieval, 35 % of forgetting and 25 % of plausibility (0 where a method has no strength)."""
 
 
 @router.command(

@@ -24,6 +24,7 @@ from app.cli.core.output import (
 )
 from app.cli.core.renamed_options import with_renamed_group_options
 from app.domain.formatting import format_second
+from app.domain.jobs import RESULTS
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -139,7 +140,11 @@ def _print(job: dict[str, Any], *, as_json: bool) -> None:
     shown = {"id": job["id"], "type": job["kind"], "status": _status(job), "done": _progress(job)}
     shown |= {name: format_both(job.get(f"{name}_at")) or None for name in ("created", "started", "finished")}
     shown |= {"error": job.get("error")}
-    shown |= {f"  {name.replace('_', ' ')}": f"{count:,}" for name, count in (job.get("counts") or {}).items()}
+    shown |= {
+        f"  {name.replace('_', ' ')}": f"{count:,}"
+        for name, count in sorted((job.get("counts") or {}).items())
+        if count or job["kind"] != "night" or name in RESULTS
+    }
     width = max(map(len, shown)) + 2
     for name, value in shown.items():
         if value is not None:

@@ -222,7 +222,8 @@ def _show_learned(found: dict[str, Any], *, as_json: bool) -> None:
     if not found["rates"]:
         typer.echo(f"the profile {plain(found['profile'])} has no rates that can be learned")
         return
-    heads = ["value", "memories", "uses", "estimate", "95 % interval", "weight", "learned", "half-life", "then"]
+    heads = ["value", "memories", "uses", "estimate", "95 % interval", "weight", "learned"]
+    heads += ["half-life now", "half-life learned"]
     print_table(["rate", *heads], [_learned_row(rate) for rate in found["rates"]], right=heads)
     if not found["changes"]:
         typer.echo("no change: the uses agree with the current rates, or are too few")
@@ -310,10 +311,10 @@ def _show_preview(found: dict[str, Any]) -> None:
 def _show_effects(effects: dict[str, Any], at: str) -> None:
     some = "" if effects["complete"] else "the first "
     typer.echo(f"\n{some}{count_memories(effects['memories'])} by tier, as of {at}:")
-    days = f"in {count_of(effects['later']['days'], 'day', 'days')}"
+    later = f"{count_of(effects['later']['days'], 'day', 'days')} later if unused"
     pairs = (effects["tiers"], effects["later"])
     counts = [[tier, *(f"{pair[side][tier]:,}" for pair in pairs for side in ("before", "after"))] for tier in TIERS]
-    heads = ["before", "after", f"{days}, before", "after, if unused"]
+    heads = ["before", "after", f"before, {later}", f"after, {later}"]
     print_table(["tier", *heads], counts, right=heads)
     if threshold := effects.get("found_threshold"):
         typer.echo(describe_threshold(threshold))

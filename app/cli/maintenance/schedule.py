@@ -26,6 +26,7 @@ from app.cli.core.output import (
 from app.cli.maintenance.jobs import follow_job
 from app.cli.maintenance.maintain import AsOf, Wait, print_changes
 from app.domain.formatting import format_minute, format_span
+from app.domain.jobs import EXAMINING, RESULTS
 
 if TYPE_CHECKING:
     from app.cli.core.client import Api
@@ -118,10 +119,10 @@ def run(
         typer.echo(f"started job {started['job_id']}")
     else:
         typer.echo(f"{plain(name)}: {ended['status']}, {ended['done']:,} processed")
-        did = sorted((what, count) for what, count in ended["counts"].items() if count)
+        did = sorted((what, count) for what, count in ended["counts"].items() if count or what in RESULTS)
         print_table(["step", "processed"], did, right=["processed"])
-        if SWEEP in ended["counts"]:
-            typer.echo("sweep counts examined memories, whether or not it changed them.")
+        if any(step in ended["counts"] for step in EXAMINING):
+            typer.echo(f"{' and '.join(EXAMINING)} count examined memories, whether or not they were changed.")
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 

@@ -121,7 +121,7 @@ def finish_import(api: Api, started: dict[str, Any], file: Path, *, dry_run: boo
     """Wait until an import ends, and print its report.
 
     Raises:
-        CommandFailure: The import failed or was ended, or every record was skipped.
+        CommandFailure: The import failed, was cancelled or ended by an erasure, or every record was skipped.
     """
     follow_job(api, started["job_id"], quiet=as_json)
     made = api.call("GET", item_path(PATH, started["id"])).body

@@ -136,7 +136,7 @@ def wait_searchable(api: Api, step: ProgressStep, patience_seconds: float = STAN
 
 
 def _send(api: Api, part: Batch, before: int) -> int:
-    """Send a batch; return the number of its memories that an earlier request with its key sent already: all or 0."""
+    """Send a batch; return how many of its memories an earlier request with its idempotency key sent: all or none."""
     from app.cli.core.client import ApiRefusal
 
     try:

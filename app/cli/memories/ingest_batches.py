@@ -130,7 +130,7 @@ def split_batches(stream: BinaryIO, name: str, origin: str, form: LineFormat, mo
 
 
 def _whole(body: bytes) -> dict[str, Any] | None:
-    """Return the chat object of a file that is a single one; None for other files."""
+    """Return the chat object if the whole file is a single chat object; None for other files."""
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -106,7 +106,10 @@ def _copy(api: Api, folder: NotesFolder, name: str) -> dict[str, Any]:
 
 
 def _write(folder: NotesFolder, copy_id: UUID, own: set[UUID], outdated: dict[UUID, bytes]) -> int:
-    """Add these notes to the manifest, so that an interruption leaves none unlisted; write them; empty `outdated`."""
+    """Write the outdated notes and empty `outdated`; return their number.
+
+    They are added to the manifest first, so that an interruption leaves no note unlisted.
+    """
     if not outdated:
         return 0
     own |= outdated.keys()

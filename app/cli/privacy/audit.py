@@ -9,12 +9,14 @@ import typer
 from app.cli.core.calls import call, given
 from app.cli.core.connection import find_connection
 from app.cli.core.errors import Code, CommandFailure, Commands
-from app.cli.core.output import AsJson, Url, count_of, examples, print_json, print_rows, progress
+from app.cli.core.output import AsJson, Url, count_of, examples, print_fields, print_json, print_rows, progress
 from app.domain.formatting import format_second
 
 PATH: Final = "/v1/privacy/audit"
 _NAMES: Final = dict.fromkeys(("erasure", "export", "request"), "request ID")
 """Displayed name, by name of a detail. The id of an erasure or export is the id of its request."""
+
+_LISTS: Final = {"audit_log": "audit log", "erasure_list": "list of erasures"}
 
 router = typer.Typer(
     name="audit",
@@ -24,6 +26,9 @@ router = typer.Typer(
     epilog=examples(
         "ebbing audit",
         "ebbing audit --action policy_set",
+        "ebbing audit --subject 'Ann Lee'",
+        "ebbing audit --target REQUEST_ID",
+        "ebbing audit --entry 37",
         "ebbing audit --json | jq .entries[0]",
         "ebbing audit verify",
     ),
@@ -37,6 +42,21 @@ def list_entries(
         str | None, typer.Option("--action", help="Only entries with this action, such as policy_set.")
     ] = None,
     *,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            "--subject",
+            help="Only entries about this person: the name as stored with the memories, also after its erasure. "
+            "Also prints the name's keyed digests, which the report of an erasure states.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="Only entries about this ID of a request, erasure, export or legal hold."),
+    ] = None,
+    entry: Annotated[
+        int | None, typer.Option("--entry", min=1, help="Only the entry with this number, with its hash.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Maximum number of entries.")] = 20,
     url: Url = None,
     as_json: AsJson = False,
@@ -44,12 +64,20 @@ def list_entries(
     """List audit entries, newest first, with the key and the number of affected items."""
     if context.invoked_subcommand is not None:
         return
-    found = call(url, "GET", PATH, params=given(limit=limit, action=action))
+    wanted = given(limit=limit, action=action, subject=subject, target=target, seq=entry)
+    found = call(url, "GET", PATH, params=wanted)
+    if not as_json:
+        for name, digest in (found.get("subject_digests") or {}).items():
+            typer.echo(f"keyed digest of the name in the {_LISTS[name]}: {digest or 'none, because it has no entries'}")
     names = ("seq", "at", "actor", "action", "items")
     rows = (
-        [*(format_second(entry[name]) if name == "at" else entry[name] for name in names), _describe_details(entry)]
-        for entry in found["entries"]
+        [*(format_second(each[name]) if name == "at" else each[name] for name in names), _describe_details(each)]
+        for each in found["entries"]
     )
+    if entry is not None and found["entries"]:
+        [only] = found["entries"]
+        print_fields(found, _describe_entry(only), width=22, as_json=as_json)
+        return
     print_rows(found, [*names, "details"], rows, right=["seq", "items"], as_json=as_json)
 
 
@@ -100,3 +128,19 @@ def _describe_details(entry: dict[str, Any]) -> str:
     details = entry["details"]
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in details.items()}
     return ", ".join(f"{_NAMES.get(name, name)} {value}" for name, value in shown.items() if value not in (None, ""))
+
+
+def _describe_entry(entry: dict[str, Any]) -> dict[str, object]:
+    """Return the fields of one entry by the names under which they are printed."""
+    return {
+        "entry": f"{entry['seq']:,}",
+        "at": format_second(entry["at"]),
+        "actor": entry["actor"],
+        "action": entry["action"],
+        "items": f"{entry['items']:,}",
+        "details": _describe_details(entry),
+        "digest of the name": entry["subject"] or "none",
+        "digest of the IDs": entry["digest"] or "none",
+        "hash": entry["hash"],
+        "previous hash": entry["previous"],
+    }

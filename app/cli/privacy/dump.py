@@ -205,7 +205,7 @@ def _read_pieces(path: Path, content: BinaryIO, key: bytes | None) -> Iterator[b
 
 
 def _leave_out(pieces: Iterable[bytes], subjects: frozenset[str]) -> Iterator[bytes]:
-    """Yield the lines of a dump without those about these subjects: memories, summaries of them, holds, retention."""
+    """Yield the lines of a dump, except these subjects' memories, summaries, legal holds and retention periods."""
     held = b""
     for piece in pieces:
         *lines, held = (held + piece).split(b"\n")

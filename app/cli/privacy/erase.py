@@ -159,7 +159,7 @@ def _describe_effect(would: dict[str, Any], *, by_id: bool) -> str:
 
 def _name_already_hidden(would: dict[str, Any]) -> str:
     """Return sentences about memories that are hidden already, which the preview counts separately; empty if none."""
-    held = would.get("hidden_held") or 0  # servers of the version before don't count these two
+    held = would.get("hidden_held") or 0  # absent from servers of the previous version, as is `already_hidden`
     deleted = (would.get("already_hidden") or 0) - held
     said = f" {deleted:,} more {'is' if deleted == 1 else 'are'} already being deleted." if deleted else ""
     if held:

@@ -50,7 +50,7 @@ def requests(
         str | None,
         typer.Option(
             "--status",
-            help="Only erasures with this status: `grace`, `running`, `held` (waits for a legal hold), `verified` or "
+            help="Only erasures with this status: `grace`, `running`, `held` (delayed by a legal hold), `verified` or "
             "`cancelled`.",
         ),
     ] = None,
@@ -148,7 +148,7 @@ def report(
 
 def print_report(found: dict[str, Any]) -> None:
     """Print the report of a finished erasure as text."""
-    if counts := found.get("counts"):  # absent from servers of the version before
+    if counts := found.get("counts"):  # absent from servers of the previous version
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
         outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""
         if counts["held"] and not counts["erased"]:
@@ -184,19 +184,25 @@ def print_report(found: dict[str, Any]) -> None:
     print_table(["retained", "count", "ground", "until"], kept, right=["count"])
     hosts = ", ".join(each["host"] for each in found["recipients"]) or "none"
     typer.echo(f"recipients: {plain(hosts)}")
-    typer.echo(
-        f"backups: the last backup with this data expires {format_minute(found['backups']['newest_affected_expires'])}"
-    )
+    counts = found.get("counts")  # absent from servers of the previous version
+    if not counts or any(counts.get(name) for name in ("in_scope", "anonymised", "systems")):
+        expires = format_minute(found["backups"]["newest_affected_expires"])
+        typer.echo(f"backups: the last backup with this data expires {expires}")
 
 
 def _print_names(found: dict[str, Any]) -> None:
-    """Print what may still name the person or belongs to the case: texts of operators, other spellings and erasures."""
+    """Print what may still name the person (operators' texts, other spellings), and open erasures of the same case."""
     if found.get("texts_redacted"):
         redacted = count_of(found["texts_redacted"], "text", "texts")
         verb = "was" if found["texts_redacted"] == 1 else "were"
         typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
     if similar := (found.get("similar_names") or {}).get("memories"):
         typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
+    for each in (found.get("similar_names") or {}).get("hidden_by", ()):
+        state = "quarantine" if each["status"] == "quarantine" else f"erasure, {describe_status(each['status'])}"
+        state += f", can be cancelled until {format_minute(each['erase_after'])}" if each["status"] == "grace" else ""
+        count = count_memories(each["memories"])
+        typer.echo(f"{count} under another spelling of the name hidden by {plain(each['id'])} ({state})")
     listed = (found.get("mentions") or {}).get("texts", ())
     if waiting := [each for each in listed if each.get("decision") is None]:
         text = f"{count_of(len(waiting), 'text', 'texts')} of operators may mention the subject by a part of the name"
@@ -206,7 +212,9 @@ def _print_names(found: dict[str, Any]) -> None:
         typer.echo(f"{text}; `ebbing privacy mentions {plain(found['erasure_id'])}` lists the decisions")
     for other in (found.get("same_case") or {}).get("erasures", ()):
         shown, state = plain(other["erasure_id"]), describe_status(other["status"])
-        typer.echo(f"another erasure with the same case reference isn't finished: {shown} ({state})")
+        if "memories" in other:  # absent from servers of the version before
+            state = f"{state}, {count_memories(other['memories'])} in scope"
+        typer.echo(f"another erasure with the same case reference: {shown} ({state})")
 
 
 @router.command(
@@ -256,7 +264,7 @@ def mentions(
     print_rows(found, ["number", "record", "record ID", "decision", "text"], rows, right=["number"], as_json=as_json)
     if found.get("more") and not as_json:
         more = count_of(found["more"], "further text", "further texts")
-        typer.echo(f"not listed: {more}, above the list's limit, or with only name parts that very many texts contain")
+        typer.echo(f"not listed: {more}, because the list is full, or the matching words occur in very many texts")
 
 
 def print_written(page: Path, found: dict[str, str], *, as_json: bool) -> None:
@@ -274,11 +282,11 @@ def erasure_path(request_id: str) -> str:
 
 def describe_status(status: str) -> str:
     """Return the status of an erasure in words."""
-    return {"grace": "grace period", "held": "waits for a legal hold"}.get(status, plain(status))
+    return {"grace": "grace period", "held": "delayed by a legal hold"}.get(status, plain(status))
 
 
 def describe_scope(found: dict[str, Any]) -> str:
-    """Describe the scope of an erasure, which is deleted when it completes."""
+    """Describe the scope of an erasure: `no longer stored` if the scope was deleted after the erasure ended."""
     if found["ids"]:
         return f"{len(found['ids'])} memories by id"
     by = {name: found[name] for name in ("subject", "thread") if found[name]} | (found["filter"] or {})

@@ -134,10 +134,13 @@ def list_holds(
     """List holds, newest first."""
     found = fetch_list(url, PATH, "holds", limit, released="true" if released else None)
     rows = (
-        (each["id"], _day(each["placed_at"]), _day(each["released_at"]), _describe_scope(each), each["reason"])
+        (
+            *(each["id"], _day(each["placed_at"]), _day(each["released_at"]), _describe_scope(each)),
+            *((each.get("ground") or "").replace("_", " "), each["reason"]),
+        )
         for each in found
     )
-    print_rows({"holds": found}, ["id", "placed", "released", "scope", "reason"], rows, as_json=as_json)
+    print_rows({"holds": found}, ["id", "placed", "released", "scope", "ground", "reason"], rows, as_json=as_json)
 
 
 @router.command(epilog=examples("ebbing hold show ID", "ebbing hold show ID --json | jq .memories"))
@@ -146,7 +149,7 @@ def show(hold_id: Id, url: Url = None, as_json: AsJson = False) -> None:
     found = call(url, "GET", _path(hold_id))
     shown = {"id": found["id"], "scope": _describe_scope(found), "covers": _many(found), "reason": found["reason"]}
     shown["ground"] = _ground(found)
-    for number, change in enumerate(found.get("changes", ()), start=1):  # absent from servers of the version before
+    for number, change in enumerate(found.get("changes", ()), start=1):  # absent from servers of the previous version
         before = f"ground {_ground(change)}, reason {change['reason']}"
         shown[f"change {number}"] = (
             f"{format_minute(change['changed_at'])} by key {change['changed_by']}; before: {before}"
@@ -207,7 +210,7 @@ def release(
 ) -> None:
     """Release a hold. Its memories can then be edited and deleted, unless another hold or rule protects them.
 
-    Erasures that wait only for this hold erase its memories at once.
+    Erasures that only this hold delays erase its memories at once.
     """
     from app.cli.core.client import Api
 
@@ -236,7 +239,7 @@ def _ask_ground() -> str | None:
 
 
 def _read_ground(given_ground: str | None, *, or_none: bool = False) -> str | None:
-    """Return the API's name of a ground, given as this name or with spaces as in printed outputs; None if it is empty.
+    """Return the API's name of a ground, which may be given with spaces, as in printed outputs; None if it is empty.
 
     Args:
         or_none: Accept `none`.
@@ -257,7 +260,7 @@ def _read_ground(given_ground: str | None, *, or_none: bool = False) -> str | No
 def _waiting(found: dict[str, Any], key: str = "waiting") -> str:
     """Return the erasures that a release continues, as a clause; empty if there are none.
 
-    Servers of the version before don't name them.
+    Servers of the previous version return no waiting erasures.
     """
     waiting = found.get(key) or {}
     if not waiting.get("erasures"):

@@ -87,7 +87,7 @@ def describe_unknown(subject: str | None, near: list[dict[str, Any]]) -> str:
 
 
 def describe_difference(name: str, near: dict[str, Any]) -> str | None:
-    """Describe how a stored subject differs from a name if only the Unicode form or the capitals do; None otherwise."""
+    """Describe how a stored subject differs from a name, if only in Unicode form or capitals; otherwise return None."""
     if has_other_encoding(name, near["subject"]):
         return OTHER_ENCODING
     return OTHER_CAPITALS if near["likeness"] == "case" and name.lower() == near["subject"].lower() else None

@@ -29,8 +29,8 @@ def identity(
         str,
         typer.Option(
             "--method",
-            help="`account`, `email` or `telephone` on file, identity `document`, in `person`, `representative` or "
-            "`other`.",
+            help="Method of the check: `account`, `email` or `telephone` (on file), `document` (identity document), "
+            "`person` (in person), `representative` or `other`.",
         ),
     ],
     note: Annotated[
@@ -148,7 +148,8 @@ def letter(
 ) -> None:
     """Print an answer to a request, with blanks for the requester's name. Ebbing doesn't send it.
 
-    A warning lists the remaining work that the letter mentions, such as texts to review or other erasures of the case.
+    A warning lists what to do before you send it: texts to review, other unfinished erasures of the case, and legal
+    holds without a legal ground.
     """
     from app.cli.core.client import Api
 
@@ -157,7 +158,7 @@ def letter(
         response = api.fetch(path)
     page = response.text
     if open_work := response.headers.get("Ebbing-Open-Work"):
-        typer.echo(f"warning: the letter states that work remains: {plain(open_work)}", err=True)
+        typer.echo(f"warning: before you send the letter: {plain(open_work)}", err=True)
     if html is None:
         print_result({"letter": name, "text": page}, page.rstrip("\n"), as_json=as_json)
         return

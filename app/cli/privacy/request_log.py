@@ -179,10 +179,10 @@ def _extended(each: dict[str, Any]) -> str:
 
 
 def describe_answer(each: dict[str, Any]) -> str:
-    """Describe the answer to a request: `open`, or the outcome with its legal ground."""
+    """Describe the answer to a request: `open`, partial answer sent, or the outcome with its legal ground."""
     basis = each["basis"]
     if each["answer"] is None and each.get("partial_sent_at"):
-        return "partial answer sent, waits for a legal hold"
+        return "partial answer sent, delayed by a legal hold"
     return f"{each['answer'] or 'open'}{f': {basis}' if basis else ''}"
 
 

@@ -1,4 +1,4 @@
-"""`ebbing privacy subjects` lists subjects or finds one; `ebbing privacy retention` sets how long one is kept."""
+"""`ebbing privacy subjects` lists subjects or finds one; `ebbing privacy retention` sets retention periods."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def retention(
         float | None, typer.Option("--days", help="Delete memories this many days after their acceptance.")
     ] = None,
     category: Annotated[
-        str | None, typer.Option("--category", help="Only memories with this category; all without this option.")
+        str | None, typer.Option("--category", help="Only memories with this category. Default: all memories.")
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the period.")] = False,
     url: Url = None,

@@ -33,7 +33,7 @@ FIELDS = {field.name for field in fields(Finding)}
 NAME_COLUMNS = 20
 PROVIDER = "provider"
 TIMEOUT_SECONDS = 15.0
-"""Time in which the service must answer: twice what its own probes wait for PostgreSQL and Redis."""
+"""Timeout for an answer of the service: twice the timeout of its own probes of PostgreSQL and Redis."""
 UNBROKEN = "\u2060"
 """Stands for a space at which a line isn't wrapped."""
 OTHERS_MAY_READ = 0o006
@@ -72,7 +72,8 @@ def _print(found: Finding) -> None:
     Long lines are wrapped, but not within a command to copy.
     """
     _, mark, colour = SHOWN[found.severity]
-    head = PROVIDER if found.code.startswith(f"{PROVIDER}_") else found.name  # the text names the kind of calls
+    # The rest of such a code, for example `score`, is omitted: the finding's text says which calls are affected.
+    head = PROVIDER if found.code.startswith(f"{PROVIDER}_") else found.name
     width = tables.page_columns() - 2
     for text in found.lines:
         is_command = text == found.command

@@ -117,7 +117,7 @@ _LOGS: Final[dict[str, Any]] = {
 
 
 def _announce_the_end(server: Any) -> None:
-    """End event streams before granian's shutdown, which would otherwise wait until it kills them."""
+    """End event streams before granian shuts down; it would wait for them, and kill its worker after `STOP_SECONDS`."""
     from app import shutdown
 
     interrupt = server.signal_handler_interrupt

@@ -57,7 +57,7 @@ def run(
 ) -> None:
     """Run the complete service on this machine: PostgreSQL, Redis, workers and the API.
 
-    PostgreSQL and Redis are embedded, unless EBBING_DATABASE_URL or EBBING_REDIS_URL is set.
+    PostgreSQL is embedded unless EBBING_DATABASE_URL is set, and Redis is embedded unless EBBING_REDIS_URL is set.
     """
     began = time.monotonic()
     from app.supervisor import EventKind, Supervisor, claim_port, lock_home
@@ -135,6 +135,8 @@ def print_event(event: ChildEvent, ready: Callable[[], str], *, err: bool = Fals
             show(f"  {event.message} …", err=err)
         case EventKind.WAITING if event.message:
             show(f"  {event.message} … {event.seconds or 0:.0f} s", err=err)
+            if event.reason:
+                show(f"  {event.reason}", err=err)
         case EventKind.UP:
             show(ready(), err=err)
         case EventKind.DIED | EventKind.OVERDUE | EventKind.FAILING | EventKind.GIVEN_UP:

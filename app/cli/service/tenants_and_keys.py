@@ -68,7 +68,7 @@ def create_key(
         typer.Option(
             "--source",
             callback=check_sources,
-            help="Most trusted source that the key may give to memories that it writes, from most to least trusted: "
+            help="Most trusted source that the key may give to memories that it writes. From most to least trusted: "
             f"{', '.join(f'`{name}`' for name in SOURCES)}. Default: `unknown`.",
         ),
     ] = None,

@@ -42,7 +42,7 @@ class Embedder(Protocol):
 
     @property
     def priced_as(self) -> str | None:
-        """Name in the setting `PRICES`; None if calls are free."""
+        """Name of the model in `EBBING_PRICES`; None if calls are free."""
 
     def embed_memories(self, batch: Sequence[MemoryText], spent: Spent = unnoted) -> Vectors:
         """Return the vectors of memories, shape (n, dimensions), float32, finite.
@@ -89,7 +89,7 @@ def embedder_of(kind: str, model: str, dimensions: int) -> Embedder:
     """Return the embedder of a space, which may differ from the configured one; cached after loading.
 
     Args:
-        kind: A value of the setting `EMBEDDER`.
+        kind: A value of the setting `EBBING_EMBEDDER`.
         model: The space's model, as in `Embedder.model`.
         dimensions: The space's dimensions.
 

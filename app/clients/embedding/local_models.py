@@ -61,7 +61,7 @@ class LocalModel:
     A blank text gets the zero vector, whose cosine to every vector is 0.
 
     Args:
-        kind: The package, a value of the setting `EMBEDDER`.
+        kind: The package, a value of the setting `EBBING_EMBEDDER`.
         name: The model's name in this package.
         prefixes: Prefixes for queries and documents.
     """

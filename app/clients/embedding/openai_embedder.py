@@ -177,7 +177,8 @@ def open_embedder(settings: Settings, name: str, dimensions: int | None) -> Open
 
     Args:
         name: The model's name at the provider.
-        dimensions: Dimensions of a vector, requested unless `EMBEDDING_DIMENSIONS` is 0; None for the model's own.
+        dimensions: Dimensions of a vector, requested unless `EBBING_EMBEDDING_DIMENSIONS` is 0;
+            None for the model's own.
 
     Raises:
         Misconfigured: The settings name an invalid provider.

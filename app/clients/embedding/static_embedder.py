@@ -35,7 +35,7 @@ SENTENCE_WEIGHT: Final = 0.5
 RARITY_RANGE: Final = (0.3, 4.5)
 """Bounds of a word's general rarity; a word of several tokens has the upper bound."""
 COMMON_TOKEN: Final = 300
-"""Token id with a general rarity of 0; token ids are ordered by frequency, so a larger id means a rarer word."""
+"""Token id with a general rarity of 0 before the bounds apply; ids are ordered by frequency, larger ones are rarer."""
 
 _COMMON_WORDS = 8_000
 _WHOLE_WORD = re.compile("\u2581[a-z]{2,}")
@@ -204,7 +204,7 @@ def word_vectors() -> WordVectors:
 class StaticEmbedder:
     """Embedder that composes the vector of a memory from its words' vectors, weighted by their general rarity.
 
-    A memory's vector also includes a share of the vectors of the two turns before and after it. The share is smaller
+    A memory's vector also includes a share of the vectors of two turns before it and two after it. The share is smaller
     for a memory of more than `SHORT_WORDS` content words, because a short text is less informative by itself. A text
     without any known word (such as an empty text) gets the zero vector, whose cosine to every vector is 0.
     """
@@ -255,7 +255,7 @@ class StaticEmbedder:
 class FormerStaticEmbedder(StaticEmbedder):
     """Embedder with the previous composition: plain means of content words, with only the two previous turns.
 
-    It serves tenants whose vectors were created by it until they are migrated.
+    Until they are migrated, it serves the tenants whose vectors it created.
     """
 
     model = "wordllama-l2-supercat+context"

@@ -28,7 +28,7 @@ class Reranker(Protocol):
 
     @property
     def priced_as(self) -> str | None:
-        """Name in the setting `PRICES`; None if calls are free."""
+        """Name of the model in `EBBING_PRICES`; None if calls are free."""
 
     def scores(self, query: str, texts: Sequence[str], spent: Spent = unnoted) -> Sequence[float]:
         """Return the relevance of each text to the query: finite numbers on any scale, higher is better.

@@ -267,8 +267,8 @@ class Breaker:
         """Run `work` unless the breaker is open, and return its result.
 
         Raises:
-            ProviderFailed: The failure of `work`, or `CIRCUIT_OPEN` without a call; `retry_after_seconds` is the time
-                until the next probe.
+            ProviderFailed: The failure of `work`, or `CIRCUIT_OPEN` without a call; its `retry_after_seconds` is the
+                time until the next probe, or None while a probe is running.
         """
         probe = self._enter()
         try:

@@ -27,8 +27,8 @@ class Scored:
         failed: Failures of individual memories by id. Memories without a result, because the provider failed or time
             ran out first, are in neither mapping.
         usage: Cost of all calls, including failed ones.
-        cause: The failure of the provider if it ended the work, otherwise the failure of the first memory that failed;
-            None if all memories have a score.
+        cause: The failure of the provider if it ended the work, otherwise that of the last batch that ran out of time,
+            otherwise that of the first memory that failed; None if all memories have a score.
     """
 
     scores: dict[UUID, Score] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Scorer:
         other is bisected further until the failing memory is isolated; if both answers are unusable too, all memories
         of the batch fail.
         An isolated memory is retried once. After `SETTLE_SECONDS` per batch, no further attempt starts; memories that
-        aren't settled by then are in neither mapping.
+        aren't settled by then are in neither `scores` nor `failed`.
 
         Args:
             memories: Any number.

@@ -7,7 +7,7 @@ import time
 from app.errors import Unavailable
 
 # Ingest uses at most this share of Redis's memory; usage is checked again every 250 ms or every MiB accepted. The rest
-# is reserved for draining the backlog: replies to drains (`drain_bytes` per process, twice while Lua builds them), the
+# is reserved for draining the backlog: replies to drains (`drain_bytes` per process, twice that while Lua runs), the
 # broker's messages, and the drain's own records. Celery workers exit if Redis refuses their messages.
 DOOR_SHARE = 0.8
 LOOK_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""Ask Redis without waiting for long: for probes, and for what a page can do without."""
+"""A Redis client with a short timeout, for health probes and for checks that a page can omit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import redis
 from app.clients.redis.connection import connect
 
 TIMEOUT_SECONDS: Final = 3.0
-"""Timeout of a reply: far longer than a busy Redis needs, and short for a reader of the answer."""
+"""Timeout of a reply: far longer than a busy Redis needs, and short enough for a person who waits for the answer."""
 
 
 @cache

@@ -56,7 +56,7 @@ RETRY_SECONDS = 2
 """`Retry-After` of a request over a total limit, or over its tenant's limit if the drain's speed isn't known."""
 RETRY_SECONDS_MAX = 60
 REPLAYS_FIELD = b"r"
-"""Field with an entry's number of replays, after the fields that `take.lua` reads; read if the entry fails again."""
+"""Field with an entry's number of replays. It follows the fields that `take.lua` reads, and is read after a failure."""
 # Best-effort appends use a short timeout and back off after a failure.
 APPEND_TIMEOUT_SECONDS = 1.0
 APPEND_PAUSE_SECONDS = 5
@@ -333,7 +333,7 @@ class StreamReader:
         return cast("int", self._settle(keys=keys, args=arguments))
 
     def count_replays(self, tenant_id: UUID, entry_id: str) -> int:
-        """Return how often an entry that is still in the stream was replayed; 0 if a client wrote it."""
+        """Return how often an entry that is still in the stream was replayed; 0 if the field is missing or invalid."""
         found = cast("list[Any]", self._client.xrange(stream_key(tenant_id), entry_id, entry_id))
         value = found[0][1].get(REPLAYS_FIELD, b"0") if found else b"0"
         return read_count(value) or 0

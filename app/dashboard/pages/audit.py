@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.http.cursors import TIMED
 from app.dashboard import rendering, sessions
-from app.dashboard.access import AnyViewer, Guarding, PrivacyViewer
+from app.dashboard.access import Action, AnyViewer, Guarding, PrivacyViewer, Viewer, require_action
 from app.dashboard.rendering import redirect_back
-from app.domain.privacy.audit_chain import START, format_anchor, read_anchor
+from app.domain.ingest.memory import NAME_MAX_CHARACTERS
+from app.domain.privacy.audit_chain import START, format_anchor, is_word, read_anchor
 from app.errors import FieldError, Invalid
 from app.services.security import audit, audit_verification, operator_log, operators
+from app.services.security.audit import SubjectDigests
 
 PAGE: Final = 50
 SEQ_MAX: Final = 2**53
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 router = APIRouter(prefix="/audit")
+
+Asking = Annotated[Action, Depends(require_action("privacy", asks_why=False))]
 
 
 @router.get("")
@@ -42,12 +49,57 @@ def show_log(viewer: AnyViewer, request: Request, cursor: str | None = None) -> 
 
 @router.get("/entries")
 def list_entries(
-    viewer: PrivacyViewer, request: Request, below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None
+    viewer: PrivacyViewer,
+    request: Request,
+    target: str | None = None,
+    digest: str | None = None,
+    below: Annotated[int | None, Query(ge=1, le=SEQ_MAX)] = None,
 ) -> Response:
-    """List the audit entries, newest first."""
-    found = audit.list_entries(viewer.tenant_id, None, below, PAGE)
+    """List the audit entries, newest first, optionally about one id or with the keyed digest of one name."""
+    if digest is not None and not _DIGEST.fullmatch(digest):
+        raise Invalid(errors=[FieldError("digest", "must be a digest from the audit log: 64 hexadecimal digits")])
+    wanted = (target or "").strip() or None
+    if wanted is not None and not is_word(wanted):
+        raise Invalid(errors=[FieldError("target", "must be an ID")])
+    return _show_entries(viewer, request, target=wanted, digest=digest, below=below)
+
+
+@router.post("/entries")
+def list_entries_about(acting: Asking, request: Request) -> Response:
+    """List the latest entries about a person. The name is posted, so that it appears in no URL."""
+    name = acting.form.get("subject", "")
+    if not 0 < len(name) <= NAME_MAX_CHARACTERS:
+        raise Invalid(errors=[FieldError("subject", f"must have 1 to {NAME_MAX_CHARACTERS} characters")])
+    digests = audit.digest_subject(acting.tenant_id, name)
+    return _show_entries(acting.viewer, request, subject=name, digests=digests, digest=digests.audit_log or "")
+
+
+def _show_entries(
+    viewer: Viewer,
+    request: Request,
+    *,
+    digest: str | None,
+    target: str | None = None,
+    below: int | None = None,
+    subject: str | None = None,
+    digests: SubjectDigests | None = None,
+) -> Response:
+    digest_bytes = None if digest is None else bytes.fromhex(digest)
+    found = audit.list_entries(viewer.tenant_id, None, below, PAGE, subject=digest_bytes, target=target)
+    filters = {name: value for name, value in (("target", target), ("digest", digest)) if value is not None}
     following = found[-1].seq if len(found) == PAGE and found[-1].seq > 1 else None
-    return rendering.page(request, viewer, "audit/entries", entries=found, following=following)
+    return rendering.page(
+        request,
+        viewer,
+        "audit/entries",
+        entries=found,
+        target=target,
+        digest=digest,
+        subject=subject,
+        digests=digests,
+        name_max=NAME_MAX_CHARACTERS,
+        older=following and urlencode({**filters, "below": following}),
+    )
 
 
 @router.get("/chain")
@@ -63,7 +115,7 @@ def verify_all(viewer: PrivacyViewer, request: Request, after: str | None = None
 @router.post("/people/{operator_id}/delete")
 def delete_name(acting: Guarding, operator_id: UUID) -> Response:
     """Delete a person's name, and end the person's sessions."""
-    operators.require_operator(acting.tenant_id, operator_id)  # raises for an unknown id, so that none is recorded
+    operators.require_operator(acting.tenant_id, operator_id)  # raises for an unknown id, so no action is recorded
     acting.record("delete_name", operator_id)
     operators.delete_operator(acting.tenant_id, operator_id)
     sessions.end_sessions_of(operator_id)

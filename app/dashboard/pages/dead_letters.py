@@ -67,7 +67,7 @@ def list_letters(
 
 @router.post("/replay")
 def replay_all(acting: Maintaining) -> Response:
-    """Replay the dead letters with a stage and reason, as many as a few seconds allow."""
+    """Replay dead letters of the stage and reason that the form names, as many as a few seconds allow."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     before = _read_moment(acting.form.get("before"))
     acting.record("replay_letters")
@@ -80,7 +80,7 @@ def replay_all(acting: Maintaining) -> Response:
 
 @router.post("/discard")
 def discard_all(acting: Maintaining) -> Response:
-    """Discard the dead letters with a stage and reason, as many as a few seconds allow."""
+    """Discard dead letters of the stage and reason that the form names, as many as a few seconds allow."""
     stage, why = acting.form.get("stage") or None, acting.form.get("which", "")
     before = _read_moment(acting.form.get("before"))
     acting.record("discard_letters")

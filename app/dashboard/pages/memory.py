@@ -144,7 +144,7 @@ _PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in", "promoted":
 
 
 def draw_curve(drawn: DrawnCurve, protection: str = "") -> Markup:
-    """Draw strength over time, with events and tier thresholds, and what protects the memory from them."""
+    """Draw strength over time, with events, tier thresholds, and the rule that protects the memory from a move."""
     past, ahead = drawn.course.past, drawn.course.ahead
     now = past[-1]
     first, span = past[0].at, ahead[-1].at - past[0].at

@@ -146,7 +146,7 @@ def preview_run(
 @router.post("/schedule/{name}/run")
 def start_run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
-    schedule.require_schedule(acting.tenant_id, name)  # raises for an unknown name, so that none is recorded
+    schedule.require_schedule(acting.tenant_id, name)  # raises for an unknown name, so no action is recorded
     acting.record("run", name)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
     return redirect_back("", "run")

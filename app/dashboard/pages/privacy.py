@@ -131,7 +131,7 @@ def record_notice(acting: Guarding, request_id: RequestId) -> Response:
 
 @router.post("/requests/{request_id}/partial")
 def record_partial_answer(acting: Guarding, request_id: RequestId) -> Response:
-    """Record that the answer to an erasure that waits for a legal hold was sent."""
+    """Record that the partial answer was sent to a request for an erasure that a legal hold delays."""
     notice = _read_notice(acting)
     acting.record("record_partial_answer", request_id)
     request_log.record_partial_answer(acting.tenant_id, request_id, notice, acting.key_id)

@@ -36,14 +36,14 @@ SENTENCES_MAX: Final = 250
 _WORTH: Final = {"link": 3.0, "number": 3.0, "date": 2.5, "denied": 2.0, "name": 1.5}
 _CHANGE_WORTH = 2.0  # for stating a change
 _OUTDATED = 0.6  # weight factor if a later sentence states a change of the subject
-_SALIENT_WORTH = 5.0  # times salience; never shared with another sentence
+_SALIENT_WORTH = 5.0  # times salience; counts for each sentence, unlike words, which count once per summary
 _SOURCE_WORTH = 1.0
 _WORD_WORTH = 0.35
 _CENTRAL_WORTH = 1.5
 _LATER = 0.3  # extra weight of the latest source: of two values, the newer one is current
 _ASKED = 0.4  # weight factor of a question, which states little
 _FRESH = 0.25  # share of new words up to which a sentence without new facts is redundant
-_EXCHANGES = 4  # best unchosen and worst chosen sentences to try swapping
+_EXCHANGES = 4  # number of unchosen sentences, and of chosen ones, for which swaps are tried
 _DAMPING = 0.85
 _ROUNDS = 30
 _COST_EXPONENT = 0.75  # on a sentence's length: balances many short sentences against few informative ones
@@ -269,7 +269,7 @@ def _repeats(sentence: _Sentence, candidates: Sequence[_Sentence], chosen: Seque
 
 
 def _fullest(candidates: Sequence[_Sentence]) -> list[int]:
-    """Return the indices of all sentences of the most valuable source, then of others that add facts or words."""
+    """Return the indices of all sentences of the most valuable source, then of other sources' that add something."""
     by_source: dict[int, list[int]] = {}
     for at, each in enumerate(candidates):
         by_source.setdefault(each.line.source, []).append(at)

@@ -43,7 +43,7 @@ class Consolidation:
     shared_entities: Share = 0.05
     """Bonus for two memories that share their entities."""
     shared_entities_above: Share = 0.5
-    """Minimum overlap for that bonus (exclusive): share of the entities of the memory with fewer of them."""
+    """Minimum overlap for that bonus (exclusive): shared entities divided by the smaller of the two entity counts."""
     neighbours: Annotated[int, Field(ge=1, le=50)] = 10
     """Number of nearest neighbours that each memory is compared with."""
     rule: Literal["by_profile", "table", "cohesion"] = "by_profile"

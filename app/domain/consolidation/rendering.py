@@ -49,7 +49,7 @@ def _turn(speaker: str | None, texts: list[str]) -> str:
 
 
 def _render_days(lines: Sequence[SourceLine]) -> Iterator[str]:
-    """Yield one line per turn. Each day's first line names the day, in English text relative to the previous day."""
+    """Yield one line per turn. Each day's first line names the day: in words in English text, otherwise as ISO date."""
     is_english = not is_foreign([token for line in lines for token in tokens_of(line.text)])
     previous_day: date | None = None
     for (today, speaker), turn in groupby(lines, key=lambda line: (day(line.said_at), line.speaker)):

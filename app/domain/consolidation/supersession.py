@@ -53,8 +53,8 @@ class NewSupersession(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A supersession as submitted by a person.
 
     Attributes:
-        memory: The newer memory: its id, or the caller's own name for it.
-        supersedes: The memory that is no longer true, by id or name.
+        memory: Id or `external_id` of the newer memory.
+        supersedes: Id or `external_id` of the memory that is no longer true.
     """
 
     memory: Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=r"^[^\x00]*$")]

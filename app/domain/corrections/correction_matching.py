@@ -21,7 +21,7 @@ RARE_DOCUMENTS_MIN: Final = 500
 SCORE_MIN: Final = 1.15
 """Minimum score of a correction with the reason `value`, unless `ALONE_MIN` applies."""
 BESIDE: Final = 0.5
-"""Weight of a word shared by the contexts, relative to a word that names the slot."""
+"""Weight of a word shared only by the contexts (each clause with its neighbours), relative to one naming the slot."""
 BESIDE_MAX: Final = 0.6
 """Maximum that words shared by the contexts add to a score."""
 ALONE_MIN: Final = 0.6

@@ -135,7 +135,7 @@ _DAYS: Final = frozenset({"date", "month", "feast"})
 
 
 def are_comparable(one: Value, other: Value) -> bool:
-    """Return True if two values can be compared: two days, two times of day, or two numbers of the same unit."""
+    """Return True if two values can be compared: two dates, months or feasts, or two of one kind and unit."""
     if one.kind in _DAYS and other.kind in _DAYS:
         return True
     return one.kind == other.kind and one.unit == other.unit

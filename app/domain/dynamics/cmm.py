@@ -57,7 +57,7 @@ class CmmParameters:
     spread_factor: Share = 0.5
     """Share of a found memory's score passed to its neighbours, per hop."""
     spread_hops: Annotated[int, Field(ge=0, le=3)] = 1
-    """Number of hops that a search of mode `cmm` spreads."""
+    """Number of hops over which a search of mode `cmm` passes scores to neighbours."""
     priming_boost: Factor = 0.3
     """Increase of the score factor directly after activation."""
     priming_decay_per_turn: Factor = 0.5
@@ -111,7 +111,7 @@ class Cmm(ClosedForm):
 
     @property
     def _uncounted_seconds(self) -> float:
-        """Time since the last use that doesn't count as age."""
+        """Time after the last use that isn't part of the age: the grace period with `end_of_grace`, otherwise 0."""
         p = self.parameters
         return p.grace_days * DAY_SECONDS if p.age_from == "end_of_grace" else 0.0
 

@@ -56,7 +56,7 @@ _Rate = Annotated[float, Field(ge=1e-9, le=100, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=STRICT)
 class SoftFloor:
-    """Parameters of the soft floor; the defaults are the seed's best configuration as given in the design."""
+    """Parameters of the soft floor. Seed 003 names this curve without constants; the defaults are this project's."""
 
     impact_weight: Annotated[float, Field(ge=0, le=20, allow_inf_nan=False)] = 2.0
     """α: an impact i slows decay by e^(α·i)."""

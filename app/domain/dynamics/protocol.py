@@ -42,10 +42,10 @@ class Dynamics(Protocol):
         """Return the strength as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """Return a lower bound of the first moment at which each row's strength is below its threshold.
+        """Return for each row a moment before which its strength isn't below its threshold, except in the last 1 ms.
 
-        The result is at most 1 ms after the true moment, never before the anchor, and `inf` if the strength never falls
-        below the threshold. If a row is still above its threshold then, the caller should call `due_at` again after
+        The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
+        still above its threshold at that moment, the caller should call `due_at` again after
         `DUE_MARGIN_SECONDS` or more.
         """
 

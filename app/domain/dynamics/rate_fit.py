@@ -20,7 +20,7 @@ from app.domain.dynamics.protocol import Dynamics
 from app.domain.dynamics.state import DAY_SECONDS, Event, Row, State, take
 
 SPEED_MAX: Final = 64.0
-"""Speeds from 1/64 to 64 of the current one are tried."""
+"""Speeds from 1/64 of the current one to 64 times the current one are tried."""
 PAUSE_SECONDS: Final = DAY_SECONDS
 """Time after acceptance and after each counted use in which uses don't count: they belong to the same conversation."""
 USES_MAX: Final = 30

@@ -27,9 +27,9 @@ FLAGGING: Final[tuple[Kind, ...]] = ("connection", "application", "coherence")
 """Kinds whose outcome strengthens or flags the memory. A paraphrased question may be wrong, so tests with paraphrased
 questions only measure the service."""
 EMPTY_SHARE: Final = 0.9
-"""Minimum share of a run's recalls without any result for the tenant's recall to count as empty."""
+"""A tenant's recall counts as empty if at least this share of a run's recalls returned no result."""
 EMPTY_TESTS_MIN: Final = 5
-"""Minimum number of recalls in a run for the tenant's recall to count as empty."""
+"""A tenant's recall counts as empty only if the run had at least this number of recalls."""
 
 _SEED_BYTES: Final = 6  # JSON represents integers of this size exactly
 
@@ -83,7 +83,7 @@ def empty_share(results: Mapping[str, Mapping[str, int]]) -> float | None:
 
 
 def is_recall_empty(results: Mapping[str, Mapping[str, int]]) -> bool:
-    """Return whether enough of a run's recalls had no result for the tenant's recall to count as empty."""
+    """Return whether the tenant's recall counts as empty: enough recalls in the run, nearly all without a result."""
     share = empty_share(results)
     return share is not None and share >= EMPTY_SHARE and count_tests(results["recall"]) >= EMPTY_TESTS_MIN
 

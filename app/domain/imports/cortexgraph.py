@@ -1,4 +1,4 @@
-"""Read memories and relations of cortexgraph: JSON lines, of which the last one of an id is valid, or its database."""
+"""Read memories and relations of cortexgraph: JSON lines (the last line with an id is valid), or its database."""
 
 from __future__ import annotations
 

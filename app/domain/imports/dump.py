@@ -30,7 +30,7 @@ FORMAT: Final = "ebbing-dump-2"
 _FORMATS: Final = ("ebbing-dump-1", FORMAT)
 """Formats that can be loaded; the first lacks rows of `STANDING`, merges, reviews, vectors and earlier policies."""
 STANDING: Final = ("holds", "hold_changes", "subject_retention")
-"""Tables whose rows precede the memories, because they protect them or limit how long they are stored."""
+"""Tables whose rows precede the memories, because the rows protect memories or limit how long they are stored."""
 CONNECTING: Final[dict[str, tuple[str, ...]]] = {
     "links": ("memory_id", "other_id"),
     "missing_links": ("memory_id",),

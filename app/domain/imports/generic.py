@@ -106,7 +106,7 @@ def _spread(reason: str, before: int, last: int) -> str:
 def iterate_csv_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a CSV file, also blank ones, which a quoted field may contain."""
     number = 0
-    for number, line in iterate_lines(source):  # skips nothing but leading blank lines
+    for number, line in iterate_lines(source):  # skips only leading blank lines: the loop ends after one line
         yield number, line if line is not None else b"\n"
         break
     for rest in iter(source.readline, b""):

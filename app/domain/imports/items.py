@@ -102,7 +102,7 @@ class DumpHeader(NamedTuple):
         tenant_id: The tenant that was dumped.
         policy: Its policy then, as JSON.
         policies: All versions of its policy, by number.
-        settings: What else belongs to the tenant as a whole, by name, as `dump.SETTINGS` lists it.
+        settings: Other settings of the tenant as a whole, by their name in `dump.SETTINGS`.
     """
 
     place: int
@@ -147,7 +147,7 @@ class StandingRow(NamedTuple):
 
 
 class DumpedRow(NamedTuple):
-    """A row that connects memories of a dump, or describes one of them, by table."""
+    """A row, with the name of its table, that connects memories of a dump or describes one of them."""
 
     place: int
     table: str

@@ -24,7 +24,7 @@ from app.domain.ingest.roles import read_message_role
 _SOURCE: Final = "letta"
 _IMPORTED: Final = ("user", "assistant")
 _SERIAL: Final = re.compile(r"(agent|block|message)-\d+")
-"""Ids that exports number from 0 in each file, so that equal ids in two files don't mean the same object."""
+"""Ids that each export numbers from 0; equal ids in two files may therefore belong to different objects."""
 _SEND: Final = "send_message"
 """Tool with which older agents send answers; the content of a message that calls it is reasoning that wasn't shown."""
 _PACKED: Final = "user_message"

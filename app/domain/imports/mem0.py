@@ -170,7 +170,7 @@ def _split_blocks(source: BinaryIO) -> Iterator[tuple[int, list[str], list[str]]
 
 
 def _header_end(lines: list[str], start: int) -> int | None:
-    """Return the line that ends the header that begins at a line; None if no header begins there."""
+    """Return the index of the last line of the header that begins at index `start`; None if no header begins there."""
     if lines[start].strip() != "---":
         return None
     end = start + 1

@@ -47,7 +47,7 @@ class BadValue(ValueError):
 
 
 def parse_moment(value: object, reading: Reading) -> datetime | None:
-    """Return a time: ISO 8601, or a number of seconds or milliseconds since 1970.
+    """Return a time: ISO 8601, or a number of seconds or milliseconds since 1970; None if it is missing.
 
     Raises:
         BadValue: The value is no time, or has no offset while no time zone is given.
@@ -206,7 +206,7 @@ def _phrase(field: str, message: str, value: object, limit: object) -> str:
 
 
 def read_fields(place: int, record: Mapping[str, Any], reading: Reading, *, separator: str = ";") -> Memory | Fault:
-    """Return the memory of a record whose names are those of Ebbing, or mapped to them; the rest becomes metadata."""
+    """Return the memory of a record whose fields have Ebbing's names or are mapped; other fields become metadata."""
     values: dict[str, Any] = {}
     mapping = reading.options.map
     used: set[str] = set()
@@ -284,7 +284,7 @@ def _read_state(given: Mapping[str, Any], values: Mapping[str, Any], reading: Re
 
 
 def _descend(record: Mapping[str, Any], path: str) -> tuple[Any, str]:
-    """Return the value at a path, and the first key of the path; a key that contains dots itself comes first."""
+    """Return the value at a path, and the first key of the path; a key that equals the path, dots included, wins."""
     if path in record:
         return record[path], path
     keys = path.split(".")

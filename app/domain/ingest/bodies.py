@@ -40,7 +40,7 @@ from app.domain.ingest.sources import Source, Writer, check_sources
 from app.errors import UNKNOWN_FIELD, EbbingError, FieldError, Invalid
 
 SHARED_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of the fields beside `messages`, as JSON in bytes, times the number of stored messages."""
+"""Maximum product of the size of the fields beside `messages` (JSON, in bytes) and the number of stored messages."""
 TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
 """Types of content parts whose text is stored."""
 
@@ -219,7 +219,7 @@ def check_body_sources(body: Body, writer: Writer) -> None:
 
 
 def check_future(body: Body, now: datetime) -> None:
-    """Refuse memories whose `expires_at` has passed; only the API checks this, so that no accepted memory is refused.
+    """Refuse memories whose `expires_at` has passed. Only the API checks this: the drain must store what was accepted.
 
     Raises:
         Invalid: Some times have passed; the error names them.
@@ -286,7 +286,7 @@ def _add_faults(faults: BodyFaults, given: object, place: int | None, dimensions
 
 
 def _without_faults(memory: MemoryIn, path: str) -> MemoryIn:
-    """Return the memory with a harmless value in the field at a path, so that the others can be checked."""
+    """Return the memory with a harmless value in the field at a path, so that its other fields can be checked."""
     name = path.rpartition("]")[2].lstrip(".")
     return replace(memory, **{name: "x" if name == "text" else getattr(_HARMLESS, name)})
 

@@ -34,7 +34,7 @@ class Column:
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
         is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged
             text.
-        is_kept: A repeated external id that omits the field keeps its value.
+        is_kept: The field keeps its value if a memory is sent again by its external id without the field.
         sets: The column that the field sets, if it has none of its own: another way to give that column's value.
     """
 

@@ -31,7 +31,7 @@ def generate_base(unix_ms: int, random: bytes) -> bytes:
 
 
 def memory_uuids(base: bytes, count: int, first: int = 0) -> list[str]:
-    """Return the ids of `count` of a request's memories from an index on, in order, as canonical text."""
+    """Return the ids of `count` memories of a request in order, beginning with the index `first`, as canonical text."""
     text = base.hex()
     stem = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:28]}"
     return [stem + suffix for suffix in _SUFFIXES[first : first + count]]

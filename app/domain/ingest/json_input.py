@@ -84,7 +84,7 @@ def _attempt(decode: Callable[[bytes], T], body: bytes, shape: Any, form: Format
 
 
 def _find_faults(body: bytes, shape: Any, form: Format) -> Invalid | None:
-    """Return the error for all faults of a body, or None if the rest of the body can't be parsed."""
+    """Return the error for all faults of a body; None if it can't be parsed as a whole, or no fault is found."""
     try:
         value = parse(body, form)
     except UNDECODABLE:

@@ -50,8 +50,8 @@ class Written(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False)
     """Origin of a write that waited at its sender, such as in a file of unsent writes.
 
     Attributes:
-        at: Time of the write by the sender's clock, with an offset. The request's header `Ebbing-Sent-At` has the same
-            clock's time of sending; only the difference of both times counts, so the clock may be wrong.
+        at: Time of the write by the sender's clock, with an offset. The request's header `Ebbing-Sent-At` states the
+            time of sending by the same clock; only the difference of both times counts, so the clock may be wrong.
         after: The last value of the response header `Ebbing-Position` that the sender had received by then.
     """
 

@@ -1,4 +1,4 @@
-"""Suggest the known field for an unknown one: names of other memory services, other spellings and typing errors."""
+"""Suggest the known field that an unknown one means: a name in another service, another spelling or a typing error."""
 
 from __future__ import annotations
 

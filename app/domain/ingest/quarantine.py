@@ -46,7 +46,7 @@ class Terms:
     def match_arrival(self, writer: Writer, accepted_ms: int) -> bool:
         """Return whether memories that arrive from a writer may match.
 
-        In a quarantine of a source, those of every writer may: a memory's source can be lower than its writer's.
+        In a quarantine of a source, memories of any writer may match: a memory's source can be lower than its writer's.
         """
         accepted = accepted_ms / 1000
         if accepted >= self.before.timestamp() or (self.after is not None and accepted < self.after.timestamp()):

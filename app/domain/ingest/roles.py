@@ -24,14 +24,14 @@ _MEANT: Final[Mapping[str, Role]] = {
 
 
 def read_message_role(name: str | None) -> Role | None:
-    """Return the role that a chat application's name of a role means, or None if the name is missing or unknown."""
+    """Return the role for the name that a chat application uses, or None if the name is missing or unknown."""
     return None if name is None else _MEANT.get(name)
 
 
 def infer_role(role: Role | None, speaker: str | None) -> Role | None:
     """Return the role of a memory's speaker, or None if it is unknown.
 
-    A memory without a role whose speaker is exactly the name of a role has that role.
+    If a memory has no role and its speaker is exactly the name of a role, it has that role.
     """
     if role is not None:
         return role

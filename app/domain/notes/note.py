@@ -18,7 +18,7 @@ from uuid import UUID
 SUFFIX: Final = ".md"
 TITLE_MAX_CHARACTERS: Final = 80
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""Size above which a file isn't read: no note of ours is as large."""
+"""Size above which a file isn't read, because the service never writes such a large note."""
 
 Comparison = Literal["equal", "outdated", "edited"]
 """Result of `compare`: `outdated` files are written, `edited` ones aren't overwritten."""

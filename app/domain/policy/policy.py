@@ -254,7 +254,7 @@ class Policy(BaseModel):
         return self
 
     def _check_protection(self) -> None:
-        """Check that no field of the keep chance is set without effect."""
+        """Refuse settings of the keep chance that would have no effect because `protection.salience_above` is set."""
         if self.protection.salience_above is None:
             return
         reason = ValueError("has no effect while `protection.salience_above` is set: set that to null")

@@ -85,8 +85,8 @@ _AS_SPECIFIED: Final[dict[str, dict[str, Any]]] = {
         "ranking": {"mode": "memory_decay"},
     },
 }
-"""The seeds as written. 004: its tiers without a protection by salience, and every result found counts as used. 000: a
-memory is deleted when its score is below the threshold. 002 and 003: a memory is never moved, searches drop it."""
+"""The seeds as written. 004: its tiers without protection by salience; every result found counts as used. 000: a memory
+is deleted when its score is below the threshold. 002 and 003: no moves; searches omit memories below a threshold."""
 
 _CONTEXT: Final = (
     {"ranking": {"in_context": None}, "recall": {"by": None}},

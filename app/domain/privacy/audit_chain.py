@@ -108,7 +108,7 @@ class AuditEntry:
     Attributes:
         seq: 1 for a tenant's first entry.
         at: Time of the action, by the database's clock.
-        actor: Id of the key that made the request, `system` or `cli`.
+        actor: Id of the key or the person that made the request, `system` or `cli`.
         action: An `Action`, possibly of another version.
         subject: Keyed digest of the subject, if there is one.
         items: Number of items affected.
@@ -145,7 +145,7 @@ class BrokenEntry:
 
 
 def canonical_bytes(entry: AuditEntry) -> bytes:
-    """Return the canonical bytes of an entry without its hash: equal entries have equal bytes."""
+    """Return the canonical bytes of an entry without `hash` and `previous`: equal entries have equal bytes."""
     fields = (
         _FORM,
         entry.tenant_id,

@@ -26,7 +26,7 @@ NAMED: Final = (
 REDACTED: Final = "Text removed: it contained the name of a person whose data was erased."
 """Replacement of a retained text that contains an erased person's name."""
 CLEARED: Final = "erased"
-"""Replacement of the name and the reason of a released legal hold on an erased person or conversation."""
+"""Replacement of the name in a released legal hold on an erased person or conversation."""
 
 REPLACEMENTS: Final = (REDACTED, CLEARED)
 """Texts that replaced others because of an erased person's name."""
@@ -41,7 +41,7 @@ GDPR_GROUNDS: Final = ("a", "b", "c", "d", "e", "f")
 
 
 def check_legal_basis(law: Law, legal_basis: str | None) -> None:
-    """Check that a single character as legal basis is a ground of GDPR Art. 17(1), and that the law is the GDPR.
+    """Check a legal basis that is a single letter: it must be a ground of GDPR Art. 17(1), and the law the GDPR.
 
     Raises:
         Invalid: There is no such ground, or another law applies.

@@ -88,7 +88,7 @@ class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def check_case_details(given: NewErasure) -> None:
-    """Check the texts that the report retains; the law of a request in the log is checked when it is read.
+    """Check the texts that the report retains. With `request_id`, the legal basis is checked when the request is read.
 
     Raises:
         Invalid: The legal basis belongs to another law, or a text contains the erased subject.
@@ -140,7 +140,7 @@ def scope_from_json(kept: dict[str, Any]) -> Scope:
 
 
 def is_whole(scope: Scope, what: Named) -> bool:
-    """Return whether the scope is a whole subject or thread, so that its late data is dropped too."""
+    """Return whether `what`, a subject or thread, is the scope's only condition; its late data is then dropped, too."""
     return scope.conditions().keys() == {what}
 
 

@@ -62,7 +62,7 @@ def add_pass(
 
 
 def _read_passes(report: Mapping[str, Any] | None, started_at: datetime | None) -> list[dict[str, Any]]:
-    """Return a report's passes. Reports of versions that listed none were written after the first pass."""
+    """Return a report's passes. A report of a version that didn't list them yields one, the first; None yields none."""
     if report is None:
         return []
     if "passes" in report:

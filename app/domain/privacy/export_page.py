@@ -16,7 +16,7 @@ from app.domain.privacy.documents.texts import ENGLISH, Texts
 _ENDS: Final = {"access": ("recipients", "terms", "files"), "portable": ("files",)}
 """The sections after the memories, by kind of export."""
 PAGE_MEMORIES: Final = 50
-"""Memories of a section, which begins on a new page in print."""
+"""Maximum number of memories in a section; in print, each section begins on a new page."""
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}"
     "h1{font-size:1.5rem}h2{font-size:1.15rem;break-after:avoid;margin-top:2rem}h3{font-size:.85rem;margin:0;color:#555}"
@@ -153,7 +153,7 @@ def render_access_memory(line: Mapping[str, Any], texts: Texts = ENGLISH) -> str
         "salience": state.get("salience"),
         "cues": ", ".join((line.get("score") or {}).get("inferred_cues") or ()),
         "reason": texts.text("export.as_of", day=texts.day(as_of), reason=reason) if reason and as_of else reason,
-        "next_change": next_change_at and texts.day(next_change_at),
+        "next_change": texts.day(next_change_at) if next_change_at and not line["held"] else None,
         "hold": texts.text("format.yes") if line["held"] else None,
         "identities": identities or None,
         "unreadable": line.get("damaged"),

@@ -38,7 +38,7 @@ NameDigest: TypeAlias = tuple[Named, bytes]
 
 
 def digest_names(key: bytes, memory: MemoryIn) -> dict[Named, bytes]:
-    """Return the digests of a memory's subject and thread, by which tombstones know them."""
+    """Return the digests of a memory's subject and thread, which identify them in tombstones."""
     names: dict[Named, str | None] = {"subject": memory.subject, "thread": memory.thread}
     return {what: digest(key, what, name) for what, name in names.items() if name is not None}
 
@@ -89,7 +89,7 @@ class ArrivalErasures:
 
     Attributes:
         scopes: Scopes of open erasures, by erasure id. Scopes that list memory ids are omitted.
-        cuts: Last stream positions that started erasures cover, by erasure id; later data belongs to a new subject.
+        cuts: Last stream position that each started erasure covers, by erasure id; later data belongs to a new subject.
         last_cut_ms: Time of the latest of these positions, in milliseconds since 1970; data accepted until then may
             match a tombstone.
         quarantines: Conditions of the quarantines in force.

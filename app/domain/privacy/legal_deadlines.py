@@ -142,7 +142,7 @@ def add_month(moment: _Day, months: int = 1) -> _Day:
 
 
 def _business_days_later(day: date, days: int) -> date:
-    """Add this many days from Monday to Friday; public holidays count as business days."""
+    """Return the day this many business days later: Monday to Friday, including public holidays."""
     while days:
         day += timedelta(days=1)
         days -= day.weekday() < _SATURDAY

@@ -19,7 +19,7 @@ REASON_MAX_CHARACTERS: Final = 2_000
 HoldGround = Literal["legal_claims", "legal_obligation", "public_interest", "public_health", "archiving", "expression"]
 HOLD_GROUNDS: Final[tuple[HoldGround, ...]] = get_args(HoldGround)
 """Legal grounds for retaining data, in the sense of GDPR Art. 17(3)."""
-NO_GROUND: Final = "no legal ground is stated: letters and reports on waiting erasures leave a blank for it"
+NO_GROUND: Final = "no legal ground is stated: letters leave a blank for it, and reports state that none was given"
 TEXT: Final = r"^[^\x00]*$"
 StorableName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARACTERS, pattern=TEXT)]
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=LABEL_MAX_CHARACTERS, pattern=TEXT)]

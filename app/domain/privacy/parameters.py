@@ -59,7 +59,7 @@ class Privacy:
     credentials_days: Days | None = None
     """Retention period of `credentials`; null applies `default_days` above the risk threshold."""
     archived_conversation_days: Days | None = 730.0
-    """Retention period of conversation turns that are no longer active and have no category given by the caller."""
+    """Retention period of archived and cold conversation turns that have no category given by the caller."""
     further: Annotated[tuple[Category, ...], Field(max_length=24)] = ()
     """The tenant's own categories."""
     pii_weight: Share = 0.4
@@ -67,7 +67,7 @@ class Privacy:
     sensitivity_weight: Share = 0.4
     """Weight of the sensitivity."""
     age_weight: Share = 0.2
-    """Weight of the age, as a share of a year."""
+    """Weight of the age, which counts in years, at most 1."""
     risk_above: Share = 0.7
     """Risk above which neither importance nor tags protect a memory."""
     default_days: Days = 30.0

@@ -128,7 +128,7 @@ class PrivacyRequest:
         notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
         notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
         notice_recorded_by: Id of the key with which the notice was recorded.
-        partial_sent_at: Time at which the requester was sent the answer to an erasure that waits for a legal hold; the
+        partial_sent_at: Time at which the requester was sent the answer to an erasure that a legal hold delays; the
             deadline is then met. None if no such letter is recorded.
         partial_recorded_at: Time at which that letter was recorded.
         partial_recorded_by: Id of the key with which that letter was recorded.
@@ -170,7 +170,8 @@ class RequestStatistics:
 
     Attributes:
         late: Number answered after the deadline, or overdue.
-        median_days: Median time from receipt to answer, over answered requests; None if there are none.
+        median_days: Median time from receipt to answer, over answered requests, without cancelled ones; None if there
+            are none.
     """
 
     nature: Nature

@@ -43,7 +43,7 @@ class SubjectSearch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def fold_name(name: str) -> str:
-    """Return a name without differences of case and Unicode form (NFKC, case folded) and without outer spaces."""
+    """Return a name in a comparable form: normalised (NFKC), case-folded, and without outer spaces."""
     if name.isascii():
         return name.lower().strip()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
@@ -126,7 +126,7 @@ class NameFinder:
                 yield joined
 
     def misspellings(self, text: str) -> set[str]:
-        """Return the capitalised words of a text in which one letter of a name differs, or to which an s is added.
+        """Return the capitalised words of a text that differ from a name in one letter, such as an added s.
 
         The first letter has to be the name's. Names of fewer than six letters, and names and words with digits, aren't
         compared: another number is another name.
@@ -143,8 +143,15 @@ class NameFinder:
 
 
 def sought_names(names: Iterable[str]) -> list[str]:
-    """Return the names for which `NameFinder` looks, without differences of case and Unicode form."""
+    """Return the names that `NameFinder` would look for, folded by `fold_name`."""
     return [fold_name(name) for name in names if NameFinder([name])]
+
+
+def contains_exactly(text: str, names: Iterable[str]) -> bool:
+    """Return True if a text contains one of the names as whole words, with the same case and accents."""
+    plain = unicodedata.normalize("NFC", text)
+    exact = (re.escape(unicodedata.normalize("NFC", name.strip())) for name in names)
+    return any(re.search(rf"(?<!\w){name}(?!\w)", plain) for name in exact if name)
 
 
 def _words(text: str) -> list[str]:

@@ -38,6 +38,6 @@ def stands_alone(message: WindowMessage, form: ConversationFeatures) -> bool:
     """Return true if a message is a question about its speaker that doesn't refer to something said before it.
 
     Args:
-        form: Features of the messages whose newest this is.
+        form: Features of the messages of which `message` is the newest.
     """
     return form.asks_about_self and english().refers_back.search(message.said) is None

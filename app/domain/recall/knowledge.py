@@ -49,7 +49,7 @@ def _asks(sentence: str) -> bool:
 
 
 def _is_small_talk(sentence: str) -> bool:
-    """Return true if all content words of a sentence, at least one word, are small talk."""
+    """Return true if a sentence has at least one word, and all of its content words are small talk."""
     words = split_words(sentence)
     return bool(words) and all(word in STOP_WORDS or word in english().small_talk for word in words)
 

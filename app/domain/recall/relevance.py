@@ -16,7 +16,7 @@ from app.domain.search.terms import QueryTerm, inverse_document_frequency
 UNKNOWN: Final = 0.1
 """Closeness of a memory whose cosine is unknown: the median over memories relevant to a conversation."""
 BACKGROUND_MIN: Final = 10
-"""Number of background cosines below which the usual cosine of the embedder is added, if it is known."""
+"""Minimum number of background cosines; fewer are filled up with the embedder's usual cosine, if it is known."""
 SAID_BEFORE: Final = 0.3
 """Weight of a word that occurs only in neighbouring turns, relative to a word in the memory itself."""
 
@@ -30,7 +30,7 @@ class WeighedWord:
     Attributes:
         spelling: Lower-cased spelling in the newest message that contains it.
         lexemes: Lexemes of the full-text index for the word and its irregular forms.
-        weight: Rarity among the memories times the decay of the message's age, 0 to 1.
+        weight: Rarity among the memories times the decay by age of the newest message with the word, 0 to 1.
         is_held: True if any memory contains the word.
     """
 
@@ -159,8 +159,9 @@ def fill_background(background: Floats, usual: float) -> Floats:
 def closeness(cosine: Floats, background: Floats) -> Floats:
     """Return the closeness of meaning, 0 to 1: the position of each cosine between the usual cosine and 1.
 
-    The usual cosine is the median over memories sampled independently of the query, because embedders give unrelated
-    texts cosines anywhere from 0 to .8. Without a background sample, or without a cosine, the closeness is `UNKNOWN`.
+    Embedders differ in the cosine that they give to unrelated texts (0 to 0.8). So the usual cosine is measured: the
+    median over memories sampled independently of the query.
+    Without a background sample, or without a cosine, the closeness is `UNKNOWN`.
     """
     if len(background) < 2:  # one sample doesn't show the distribution
         return np.full(len(cosine), UNKNOWN)

@@ -55,8 +55,8 @@ class RecallRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         messages: The last messages, newest last, 1 to 100. Relevance uses what people said since the assistant's last
-            message; if that refers to something said before and recalls nothing, all of the last five messages, at most
-            2,048 tokens. Memories whose text occurs in any of the messages are not recalled.
+            message. If that refers to earlier messages, and recalls nothing or `least` is set, relevance also uses all
+            of the last five messages, up to 2,048 tokens. Memories whose text occurs in any message aren't recalled.
         limit: Maximum number of memories, 1 to 20; null uses the tenant's policy.
         least: Minimum relevance (exclusive), 0 to 1; null uses the tenant's policy. 0 returns the most relevant
             memories however low their relevance.

@@ -66,7 +66,9 @@ def said_by_user(role: Role | None, speaker: str | None) -> float:
 
 
 def reminding(flags: Floats, rarity: Floats, user: Floats, *, of_days: bool) -> Floats:
-    """Return the rarity of the rarest flag or cue that each memory shares with the conversation, 0 to 1, shape (n,).
+    """Return the rarity of the rarest flag or cue that each memory shares with the conversation, shape (n,), 0 to 1.
+
+    It is reduced for statements of the assistant.
 
     Args:
         flags: 1 where a memory has a flag or cue that the conversation asks for, otherwise 0, shape (n, flags).

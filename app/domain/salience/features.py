@@ -29,7 +29,7 @@ _SHAPES = """
     watched
 """
 FORMS = tuple(_SHAPES.split())
-"""Features that reduce a criterion, as those of `FOUND` raise it; a feature is 0 if absent, about 1 if clearly present.
+"""Features that reduce a criterion, whereas those of `FOUND` raise it. Each is 0 if absent, about 1 if clearly present.
 """
 FACTS = ("foreign", "unknown", "long", "told")
 """Features that change only the uncertainty, not the criteria."""
@@ -314,7 +314,7 @@ def _weigh_grammar(tokens: list[str], row: list[float]) -> None:
 
 
 def _verb(tokens: list[str], at: int) -> str:
-    """Return the next word that is not an adverb; "don't" is skipped too."""
+    """Return the first of the next three words that is no adverb and not "don't"; empty if there is none."""
     return next((word for word in tokens[at : at + 3] if word not in _BETWEEN), "")
 
 
@@ -384,7 +384,7 @@ def _weigh_circumstances(evidence: ScoringEvidence, row: list[float]) -> None:
     row[PLACE["plays"]] = row[PLACE["game"]]
     row[PLACE["of_others"]] = row[PLACE["others"]]
     row[PLACE["repeats"]] = row[PLACE["again"]]
-    brevity = _ramp(len(evidence.text), 240, 120)  # in a longer text, one such remark says little about the rest
+    brevity = _ramp(len(evidence.text), 240, 120)  # a fleeting remark says little about a longer text
     row[PLACE["fleeting"]] = min(1.0, row[PLACE["passing"]]) * max(0.0, 1 - events / 2.5) * brevity
     row[PLACE["watched"]] = row[PLACE["screen"]] * brevity
     if evidence.rarity is not None:

@@ -88,7 +88,7 @@ _JOINED_NAME = re.compile(
 )
 """Words in katakana, most of which are names or loan words, and what precedes a title of respect."""
 _JOINED_PER_WORD: Final = 2
-"""Chinese, Japanese and Korean letters that carry about as much as an English word."""
+"""Number of Chinese, Japanese or Korean letters that carry about as much meaning as an English word."""
 _END = re.compile(r"[.!?\n\u3002\uff01\uff1f]+")
 _CURRENCIES: Final = "€$£%"
 
@@ -119,7 +119,7 @@ class Forms(NamedTuple):
     """Forms of a batch.
 
     Attributes:
-        features: The features `TEXT` and `CONTEXT` and the assistant's `ASSISTANTS`, shape (n, their number).
+        features: The features `TEXT`, `CONTEXT` and `ASSISTANTS`, in this order, shape (n, number of features).
         names: `TextForm.names` of each text, without instructions to the scorer.
     """
 

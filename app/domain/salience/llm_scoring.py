@@ -228,7 +228,7 @@ def read(answer: str, memories: Sequence[UnscoredText], mark: str, *, cues: bool
         cues: True if cues were requested; otherwise they are ignored.
 
     Raises:
-        Unusable: The answer isn't valid JSON (non-finite numbers aren't), or it doesn't cover exactly these memories
+        Unusable: The answer isn't valid JSON (which excludes NaN and Infinity), or doesn't cover exactly these memories
             with exactly the requested fields.
     """
     items = prompts.decode(answer, _decoder, _ANSWER_CHARACTERS * (len(memories) + 1)).memories

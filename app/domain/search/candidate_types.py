@@ -29,7 +29,7 @@ class Candidate(Struct, frozen=True, gc=False):
         role: The speaker's effective role; None if unknown.
         before_id: The previous turn in the memory's thread; None if there is no previous turn or it wasn't looked up.
         is_embedded: False if the memory has no vector yet or the query has none.
-        metadata: The metadata as JSON, which only results decode.
+        metadata: The metadata as JSON; decoded only when the candidate becomes a result.
         source: Who wrote it; None if it is unknown.
     """
 

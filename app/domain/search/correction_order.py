@@ -167,7 +167,7 @@ def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) ->
 
 
 def explain_corrections(results: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> list[SearchResult]:
-    """Add corrections in both directions to the explanations of the results that have one."""
+    """Add what each result corrects, and what corrects it, to its explanation; results without one are unchanged."""
     corrects: dict[UUID, list[UUID]] = {}
     corrected_by: dict[UUID, list[UUID]] = {}
     for pair in pairs:

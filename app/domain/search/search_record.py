@@ -91,8 +91,8 @@ def unit_weights(ranking: Ranking) -> Ranking:
 def request_fields(request: SearchRequest) -> dict[str, Any]:
     """Return the fields of a request as JSON, without its query, vector, subject, threads and session.
 
-    Default values are omitted. An excluded thread is recorded only as `true`, because no candidate would link the
-    record to an erasure of this thread.
+    Default values are omitted. An excluded thread is recorded only as `true`: erasures find a record
+    by its candidates, none of which is in that thread.
     """
     values = msgspec.to_builtins(request)
     defaults = msgspec.to_builtins(SearchRequest(query=""))

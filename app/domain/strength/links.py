@@ -56,7 +56,7 @@ class GivenLink(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=Fals
 
 
 class MissingLink(NamedTuple):
-    """A link of an accepted memory that doesn't exist, and the reason; `to` is the target's name as submitted."""
+    """A link that was submitted with a memory but not created, and why; `to` is the target's id or external id."""
 
     memory_id: UUID
     to: str

@@ -92,7 +92,7 @@ def list_unmet(dynamics: Dynamics, state: State, now: float) -> list[Criterion]:
 
 
 def earliest_creation(dynamics: Dynamics, now: float) -> float:
-    """Return the earliest creation of a memory that can be promoted, in seconds since 1970; minus infinity if any can.
+    """Return the earliest creation of a memory that can be promoted, in seconds since 1970; -inf if age is irrelevant.
 
     Args:
         now: Seconds since 1970.

@@ -154,7 +154,7 @@ class _Advance:
         return self._eras[self._place].dynamics
 
     def stretch(self, until: float) -> _Interval:
-        """Return the interval from `clock` to a time before the next policy."""
+        """Return the interval from `clock` to `until`, which must not be after the next change of policy."""
         return _Interval(self.clock, until, self._eras[self._place], self.state)
 
     def fade(self, until: float) -> None:

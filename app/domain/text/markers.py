@@ -90,8 +90,8 @@ class Markers:
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
         """Compile the markers of each group.
 
-        In a marker, a blank matches the beginning or end of a text, or any character that is neither a letter nor a
-        digit. A digit matches any digit.
+        In a marker, a blank matches the beginning or end of a text, or any character except a to z, é, í and digits. A
+        digit matches any digit.
 
         Args:
             groups: At most 8 groups of lower-case markers, which may be longer than `MARKER_SIZE`.

@@ -41,8 +41,9 @@ FAMILIES: Final[tuple[tuple[str, Prefixes], ...]] = (
     (r"qwen3-embedding-", Prefixes(f"{_INSTRUCTION}\nQuery:")),
     (r"embeddinggemma-", Prefixes("task: search result | query: ", "title: none | text: ")),
 )
-"""Prefixes by a pattern for the start of the model's name without its publisher, from the model cards; the first match
-wins. Models of other families (MiniLM, MPNet, GTE, BGE-M3, Jina, Granite, Potion) have none."""
+"""Prefixes of the model families, from the model cards. A pattern matches the start of a model's name without its
+publisher; the first match wins. Models of other families (MiniLM, MPNet, GTE, BGE-M3, Jina, Granite, Potion) have
+none."""
 
 
 def family_prefixes(model: str) -> Prefixes:

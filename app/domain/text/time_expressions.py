@@ -150,9 +150,9 @@ def _named_unit(match: re.Match[str], now: datetime, _: Iterable[int]) -> Iterat
 
 
 def _choose_span(around: list[TimeSpan], which: str, now: datetime) -> TimeSpan:
-    """Return the span meant by "last" or "past" (the latest ended), "next" (the first that starts later) or "this".
+    """Return the span that "last", "past", "next" or "this" refers to.
 
-    For "this", the span is the first that hasn't ended.
+    "last" and "past": the latest that has ended; "next": the first that starts later; "this": the first not yet ended.
     """
     if which.lower() in {"last", "past"}:
         return max((span for span in around if span.end <= now), key=lambda span: span.end)

@@ -87,8 +87,8 @@ def learn_shifts(counts: Sequence[UseCount]) -> dict[str, float]:
     """Return the shift of each role's chances, in log-odds, from uses; roles without a shift are missing.
 
     If chances are right, memories are used in proportion to them. The shift is the sum of two log-ratios of observed to
-    expected uses: of the role's memories, expected from all memories, and of the memories below the threshold (the same
-    for all roles), expected from those above. `PRIOR_USES` shrinks both, and `SHIFT_MAX` limits their sum.
+    expected uses. The first compares the role's memories with all memories; the second, equal for all roles, compares
+    the memories below the threshold with those above it. `PRIOR_USES` shrinks both; `SHIFT_MAX` limits their sum.
     """
     total, above = _add(counts), _add([count for count in counts if count.is_above])
     if not total.used:

@@ -1,7 +1,7 @@
 """Decide by a memory's keep chance, or by its salience, whether decay may move and delete it.
 
-The chance comes from the source of the memory's salience: the rules' fitted chance, for a summary the highest chance of
-its sources, and for a salience from a model or the caller a calibrated curve (`chances_of_salience`).
+The chance depends on the source of the memory's salience. For the rules, it is their fitted chance; for a summary, the
+highest chance of its sources; for a model or the caller, the value of a calibrated curve (`chances_of_salience`).
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def may_move(
 def never_forget(
     protection: Protection, standing: TierFacts, state: State, seen: CurrentStrength
 ) -> npt.NDArray[np.bool_]:
-    """Return true for memories that are never forgotten because of their marks, kind or uses."""
+    """Return true for memories under the rule `never_forget`: by tag, category, kind, uses, or semantic importance."""
     semantic = standing.kinds == KINDS.index("semantic")
     return np.asarray(
         standing.is_marked

@@ -40,8 +40,8 @@ def delay_seconds(attempts: int, random: float, wait_seconds: float = 0.0) -> fl
 def rest_seconds(failures: int, random: float, wait_seconds: float = 0.0) -> float:
     """Return the time for which a receiver isn't called after this many failed turns in a row.
 
-    A failing receiver is probed with one message per turn, so that it delays nobody, and no message uses up its
-    attempts in an outage.
+    A failing receiver gets only one message per turn, so that it doesn't delay other receivers, and no message uses up
+    its attempts in an outage.
 
     Args:
         failures: Number of failed turns; 0 if a message was accepted, after which only a requested wait counts.

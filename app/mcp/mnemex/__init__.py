@@ -1,1 +1,1 @@
-"""The mnemex set of tools, under the names of cortexgraph's."""
+"""The mnemex set of tools, which have the names of the tools of cortexgraph (a memory server for agents)."""

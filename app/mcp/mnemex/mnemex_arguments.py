@@ -271,9 +271,9 @@ class Backfill(Arguments, frozen=True):
     """A move of memories to the configured embedding model.
 
     Attributes:
-        model: Not chosen here: the service embeds with the model of its settings.
-        limit: Not possible: the job takes all memories that lack a vector of the model.
-        force: Not possible: vectors of the configured model are not computed again.
+        model: Not supported: the service embeds with the model of its settings.
+        limit: Not supported: the job processes all memories that lack a vector of the model.
+        force: Not supported: vectors of the configured model are not computed again.
         dry_run: Only count the memories.
     """
 

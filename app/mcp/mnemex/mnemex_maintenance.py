@@ -115,7 +115,7 @@ async def _with_previews(backend: Backend, groups: list[Json]) -> list[Json]:
     repeats=True,
 )
 async def consolidate_memories(backend: Backend, given: mnemex_arguments.ConsolidateMemories) -> Json:
-    """Preview the merging of similar memories, start it, or replace it by links (scope ingest).
+    """Preview the merging of similar memories, start it, or link the memories instead (scope ingest).
 
     `apply` starts the consolidation that also runs at night: it merges every group, waits for approval where the policy
     demands it, and can be undone. A single group can only be previewed or linked.
@@ -158,7 +158,7 @@ async def _merge(backend: Backend, groups: list[Json]) -> Json:
 
 
 async def _link(backend: Backend, groups: list[Json]) -> Json:
-    """Link the first memory of each group with its others, in one request."""
+    """Link the first memory of each group with the group's other memories, in one request."""
     links = [
         {"from": group["memory_ids"][0], "to": other, "kind": RELATED, "weight": group["cohesion"]}
         for group in groups

@@ -187,7 +187,7 @@ async def _touch(backend: Backend, memory_id: str, body: Json) -> Json:
 
 
 def refusal(failure: ToolFailure) -> Json:
-    """Return the result for something that doesn't exist or isn't possible now; raise other failures."""
+    """Return a failure as a result if something doesn't exist or isn't possible now; otherwise raise the failure."""
     if failure.status not in MISSING:
         raise failure
     return {"success": False, "message": str(failure)}

@@ -41,7 +41,7 @@ def last_use(memory: Json) -> int:
 
 
 def age_days(memory: Json) -> float:
-    """Return the days since the last use."""
+    """Return the days since the last use, or else since the acceptance."""
     return round(max(time.time() - last_use(memory), 0) / DAY, 1)
 
 

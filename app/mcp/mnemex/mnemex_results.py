@@ -66,7 +66,7 @@ class FoundMemories(Done, kw_only=True):
 
 @precompile
 class UnifiedHit(msgspec.Struct):
-    """A found memory, or a promoted one (`source` is `ltm`, and `path` that of its note)."""
+    """A found memory; `source` is `ltm` and `path` the path of its note if it is promoted."""
 
     content: str
     title: str
@@ -80,7 +80,7 @@ class UnifiedHit(msgspec.Struct):
 
 
 class UnifiedFound(Done, kw_only=True):
-    """Results of a search in both stores."""
+    """Results of a search in promoted and all other memories."""
 
     count: int
     results: list[UnifiedHit]

@@ -32,7 +32,7 @@ class ChangePage:
     """Changes in commit order.
 
     Attributes:
-        cursor: Cursor of the next page; it has also passed the changes of types that weren't requested.
+        cursor: Cursor of the next page; the skipped changes of types that weren't requested are before it, too.
         has_more: More changes may be available now.
     """
 

@@ -131,7 +131,7 @@ def _terms(tx: database.Transaction, merge: Merge) -> RunTerms:
 
 
 def _list_absent(tx: database.Transaction, tenant_id: UUID, merge_id: UUID, plan: GroupPlan) -> list[Ancestor]:
-    """Return the memories of a proposed merge that the plan lacks, such as hidden ones, as left unmerged."""
+    """Return the memories of a proposed merge that the plan lacks, such as hidden ones, with `kept` as their part."""
     present = set(plan.group.ids)
     proposed = merges.list_ancestors(tx, tenant_id, [merge_id])
     return [ancestor._replace(part="kept") for ancestor in proposed if ancestor.memory_id not in present]

@@ -73,7 +73,7 @@ def find_groups(tenant_id: UUID, as_of: datetime, marks: CandidateMarks, rules: 
     as_of = max(as_of, _FIRST)
     settled_before = _id_bound(as_of, rules.keep_days)
     edited_until = as_of - EDIT_SETTLES
-    if marks.old is None or marks.edited_at is None:  # first run: old and edited memories are compared as settled ones
+    if marks.old is None or marks.edited_at is None:  # first run: `marks.settled` covers old and edited ones
         old_before = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
         marks = replace(marks, old=marks.old or old_before, edited_at=marks.edited_at or edited_until)
     with database.tenant(tenant_id) as tx:
@@ -102,7 +102,7 @@ def _next_memories(
 ) -> tuple[list[UUID], CandidateMarks, bool]:
     """Return the next new memories without duplicates, the advanced watermarks, and True if no more memories are left.
 
-    Settled memories come first, then old ones, then edited ones.
+    Memories past `keep_days` come first, then those past `summarise_after_days`, then edited ones.
     """
     settled_before = _id_bound(as_of, rules.keep_days)
     old_before = _id_bound(as_of, max(rules.keep_days, rules.summarise_after_days))
@@ -155,7 +155,7 @@ def _nearest(
 
 
 def _pieces(there: Sequence[tuple[str | None, Ids]]) -> Iterator[list[tuple[str | None, Ids]]]:
-    """Split the ids of each subject into batches of `PIECE` ids in total, combining and dividing subjects."""
+    """Yield batches of `PIECE` ids, grouped by subject; a batch may contain several subjects, or a part of one."""
     piece: list[tuple[str | None, Ids]] = []
     free = PIECE
     for subject, ids in there:

@@ -137,7 +137,7 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation, *,
 
 
 def _size_trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
-    """Return why a tenant's size requires a run; None if it doesn't, on pause, or within a day of the last such run."""
+    """Return why a tenant's size requires a run; None if it doesn't, while paused, or within a day of the last one."""
     if rules.paused or consolidation_runs.has_recent_by_size(tx, tenant_id, database.now(tx)):
         return None
     counts = tenant_counts.read(tx, tenant_id)

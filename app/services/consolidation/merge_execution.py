@@ -160,8 +160,8 @@ def _new_summary(plan: GroupPlan, summary: Summary, as_of: datetime, era: Era) -
     """Build the memory of a summary from the common properties and labels of its sources.
 
     Only this function decides which properties a summary inherits. A summary inherits all the sources' categories
-    except never-forget ones, so that the strictest retention rules of the categories apply to it. Its source is the
-    lowest of theirs.
+    except never-forget ones, so that the strictest retention rules of the categories apply to it. Its `source`
+    field is the least trusted of theirs.
     """
     sources = [plan.facts[position] for position in plan.taken_places]
     positions = np.array(plan.taken_places)

@@ -1,4 +1,4 @@
-"""Plan the outcome for each group, for previews, for summarisation, and again under lock before writing.
+"""Plan the outcome for each group of similar memories, before a preview or a summary of it is generated.
 
 Writers plan again with the rows locked, and skip groups whose plan has changed.
 """

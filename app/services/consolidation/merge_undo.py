@@ -35,8 +35,8 @@ def undo_merge(tenant_id: UUID, merge_id: UUID, actor: str) -> Merge:
 
     Raises:
         NotFound: This tenant has no such merge.
-        Conflict: The merge isn't done, its sources are deleted or in cold storage, or one of its memories is under
-            legal hold.
+        Conflict: The merge isn't done, its summary or all its sources are deleted, a source is in cold storage, or
+            one of its memories is under legal hold.
     """
     with memory_write(tenant_id, "tier", "undo.before_commit") as write:
         tx = write.tx

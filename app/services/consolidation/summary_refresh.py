@@ -103,8 +103,8 @@ def _nudge(counts: Counter[str]) -> None:
 def refresh_summary(tenant_id: UUID, run_id: UUID | None, merge_id: UUID) -> Counter[str]:
     """Rewrite or delete a stale summary and return counts, which are empty if nothing was changed.
 
-    A summary remains unchanged if it is under legal hold, was edited by hand and all its sources exist, or changed
-    while its new text was generated.
+    A summary remains unchanged if it is under legal hold, if it was edited by hand and all its sources exist, or if it
+    changed while its new text was generated.
     """
     with database.tenant(tenant_id) as tx:
         case = _read(tx, tenant_id, merge_id)
@@ -181,7 +181,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
         feed.record(tx, tenant_id, UPDATED, [summary_id])  # before it may be hidden again
         if not _hidden_by_itself(tx, tenant_id, summary_id) and is_hidden:
             write.count(NONE, {("restored", "made_again"): 1})
-    # Sources in quarantine stay in the lineage, so that the summary is made again with them when it is lifted.
+    # Sources in quarantine stay in the lineage, so that the summary includes them again once the quarantine is lifted.
     in_quarantine = quarantines.filter_hidden(tx, tenant_id, case.gone)
     merges.forget(tx, tenant_id, merge_id, [source for source in case.gone if source not in in_quarantine])
     decayed_sources.forget(tx, tenant_id, summary_id)

@@ -70,7 +70,7 @@ def record_statements(tx: database.Transaction, tenant_id: UUID, wanted: Mapping
 def audit_superseded(
     tx: database.Transaction, tenant_id: UUID, superseded: Sequence[UUID], source: Source, actor: str = SYSTEM
 ) -> None:
-    """Report memories that are no longer current, and write their audit entry; call this last in a transaction."""
+    """Record in the change feed and the audit log that memories are superseded; call this last in a transaction."""
     if superseded:
         feed.record(tx, tenant_id, SUPERSEDED, superseded)
         audit.append(tx, tenant_id, "memories_superseded", actor, ids=superseded, details={"source": source})
@@ -204,7 +204,7 @@ def make_supersession(tenant_id: UUID, memory: str, supersedes: str, writer: Wri
 
 
 def _checked(tx: database.Transaction, tenant_id: UUID, pair: SupersessionPair, source: str) -> PairOutcome:
-    """Check that a pair's newer memory may supersede the older one.
+    """Return the outcome for a pair whose newer memory may supersede the older one.
 
     Args:
         source: The deciding caller's source; if it is lower than the older memory's, the pair is only proposed. A
@@ -246,7 +246,7 @@ def approve_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer)
 
     Raises:
         NotFound: This tenant has no such supersession.
-        Conflict: Its older memory isn't stored yet, it contradicts other supersessions or the memories' subjects, or
+        Conflict: Its older memory isn't stored yet or already supersedes the newer one, their subjects differ, or
             the caller's source is lower than the older memory's.
     """
     with database.tenant(tenant_id) as tx:

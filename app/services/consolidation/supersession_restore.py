@@ -32,7 +32,7 @@ def _judge(tx: database.Transaction, tenant_id: UUID, back: Sequence[Supersessio
     above = supersessions.list_superseding(tx, tenant_id, {pair.memory_id for pair in pairs}).difference(pairs)
     refused: dict[Reason, list[SupersessionPair]] = {}
     for outcome in judge_pairs(pairs, ends, above):
-        if outcome.reason is not None and outcome.reason != "source":  # a lower source doesn't revoke the decision
+        if outcome.reason is not None and outcome.reason != "source":  # a lower source is no reason to reject it now
             refused.setdefault(outcome.reason, []).append(outcome.pair)
     for reason, refused_pairs in refused.items():
         hidden_supersessions.reject_restored(tx, tenant_id, refused_pairs, reason)

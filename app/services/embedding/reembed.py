@@ -150,7 +150,7 @@ def _switch(job: Job, space: Space, done: int, aside: list[UUID]) -> Step:
     notes: tuple[str, ...] = ()
     if switched:
         log.info("embedding_space_switched", tenant=str(job.tenant_id), model=space.model, set_aside=len(aside))
-        notes = (f"searched by {space.model} from now on",)
+        notes = (f"searches use {space.model} from now on",)
     counts = {"set_aside": len(aside)} if aside else {}
     return Step(done, {"phase": "clear"}, finished=False, counts=counts, notes=notes)
 

@@ -90,7 +90,7 @@ def open_embedder(space: Space) -> Embedder:
     """Return the embedder that produces a space's vectors.
 
     Raises:
-        EmbedderUnavailable: The embedder can't be loaded, or its provider called, or it now makes other vectors.
+        EmbedderUnavailable: The embedder can't be loaded, its provider can't be called, or its vectors have changed.
         ProviderFailed: See `ensure_settings_space`.
     """
     if space.embedder == settings().embedder:
@@ -113,7 +113,10 @@ def vector_size(tenant_id: UUID) -> int | None:
 
 
 def needs_words(there: TenantSpaces | None) -> bool:
-    """Return True if the tenant's current or target space embeds a memory together with the turns that follow it."""
+    """Return True if the tenant's current or target space embeds a memory together with the turns that follow it.
+
+    For None, a tenant without a space, the settings' embedder decides.
+    """
     if there is None:
         return settings().embedder == BUNDLED
     return any(space is not None and space.model == StaticEmbedder.model for space in (there.searched, there.target))

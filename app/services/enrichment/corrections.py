@@ -1,6 +1,6 @@
 """Link a user's statements to the earlier statements that they correct.
 
-Corrections are detected from English texts alone when a memory is indexed or edited. The only effect is a link, by
+Rules detect corrections in English texts when a memory is indexed or edited. The only effect is a link, by
 which a search ranks the current statement above the outdated one (`domain.search.correction_order`); nothing is hidden.
 """
 

@@ -1,6 +1,6 @@
 """Give keep chances to memories that an earlier version scored, in slices, before the night's sweep.
 
-After an update whose rules give other chances (`CHANCES_VERSION`), all chances of the rules are computed again.
+After an update that changes the rules' estimates (`CHANCES_VERSION`), all chances from rules are computed again.
 
 Until a memory has its chance, it is judged by its salience. A chance doesn't change any strength: the sweep that
 follows only decides the tiers again.

@@ -1,4 +1,4 @@
-"""Explain the chance that a memory should be kept, by the features with the largest part in it."""
+"""Explain the chance that a memory should be kept, by the features that contribute most to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class KeepExplanation:
 
     Attributes:
         chance: 0 to 1.
-        reasons: The features with the largest parts, largest first, from its present text and the turns before it.
+        reasons: The strongest features of the memory's current text and the turns before it, strongest first.
     """
 
     chance: float

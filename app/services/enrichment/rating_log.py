@@ -1,4 +1,4 @@
-"""Log memories that a model didn't rate, with the failure names of health findings; ids and numbers only, never a text.
+"""Log memories that a model didn't rate, with failures named as in health findings; ids and numbers only, never a text.
 
 While a provider fails, turns that call it fail every few seconds, so only the first failure of a kind is logged, and
 then one line every `REPEAT_SECONDS`.

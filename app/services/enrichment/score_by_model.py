@@ -53,7 +53,7 @@ RETRY_SECONDS: Final = 5.0
 PUT_OFF_SECONDS: Final = 45.0
 """Maximum delay of a tenant's ratings, so that they resume within a minute after the cause is gone."""
 PROBE_MEMORIES: Final = 2
-"""Memories of a turn that probes a failing provider; if the answers about both are unusable, it counts as failing."""
+"""Number of memories in a turn that probes a failing provider, which still counts as failing if no answer is usable."""
 
 log = structlog.get_logger(__name__)
 
@@ -271,7 +271,7 @@ def _stop_rating(turn: RatingTurn, memory: Unrated, version: str) -> None:
     with database.tenant(turn.tenant_id) as tx:
         rating_turns.release(tx, turn)
         if not rating_queue.exclude(tx, turn.tenant_id, [memory], version):
-            return  # the turn expired, and the worker that has it now has set the memory aside
+            return  # the turn expired, and the worker that claimed it next set the memory aside
         _set_aside(tx, turn.tenant_id, memory, KILLED, memory.asks - 1)
     metrics.count("dead_letters")
     _count_delivery("dead")

@@ -194,7 +194,7 @@ def _is_slow(stage: str) -> bool:
 
 
 def _least_memories(stage: str) -> int:
-    """Return the least size of a shared turn, in addition to that of `TurnSize`; 1 for slow models and other stages.
+    """Return a lower limit of a shared turn's size, as well as that of `TurnSize`; 1 for slow models and other stages.
 
     A provider gets whole batches, since each call takes a while.
     """
@@ -284,7 +284,7 @@ def _split_or_bury(claim: WorkClaim, reason: str) -> None:
         return
     with database.tenant(claim.tenant_id) as tx:
         if not work_queue.finish_claim(tx, claim):
-            return  # the lease expired: the worker that has the items now sets the memory aside
+            return  # the lease expired: the worker that claimed the items next sets the memory aside
         dead_letters.add(
             tx,
             claim.tenant_id,

@@ -97,7 +97,7 @@ def _count_each(tenant_id: UUID, batch: Erasure, step: str, ids: list[UUID]) -> 
 
 
 def settle(tx: database.Transaction, tenant_id: UUID, batch: Erasure, held: Collection[UUID]) -> list[Erasure]:
-    """Store the executed steps of a batch's deletions and return them, without the deletions under a legal hold."""
+    """Store the executed steps of a batch's deletions, except those under a legal hold; return the stored deletions."""
     singles = rows.deletions(tx, tenant_id, batch.erasure_id)
     waiting_ids = {single.erasure_id for single in singles if _memory_of(single) in held}
     if held and not waiting_ids:  # only a summary is under hold: the first deletion waits for the release

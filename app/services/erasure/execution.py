@@ -93,7 +93,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories deleted by versions without erasures, and deletes aliases left behind.
+    The first slice also adopts memories that earlier releases deleted, and deletes leftover aliases of erased persons.
 
     Args:
         as_of: The time of the nightly run.
@@ -139,7 +139,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
-    # Except for a tenant, take a new position, whose time separates delayed writes before the erasure from later ones.
+    # Unless a tenant is deleted, take a new position, whose time separates older delayed writes from later writes.
     cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)

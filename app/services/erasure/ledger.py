@@ -18,7 +18,7 @@ from app.store.erasure.ledger import ReplayStatus
 RETRY_SECONDS: Final = 10
 NO_KEY_STORE: Final = (
     "the key store is missing (schema ebbing_keys): after a restore, restore its newest dump too, as ops/runbook.md "
-    "says, since it alone tells which erasures this copy of the data must follow; a new database needs `ebbing migrate`"
+    "says, since only it lists the erasures to replay on this copy of the data; a new database needs `ebbing migrate`"
 )
 
 _known_clear = -1
@@ -39,8 +39,9 @@ def diagnose(found: ReplayStatus | None) -> str | None:
         return f"the data is an older copy, with {pending}: run `ebbing privacy replay`"
     if found.mark > found.newest or found.requests < 0:
         return (
-            f"the key store is older than the data (its ledger ends at {found.newest}, the data knows {found.mark} and "
-            f"{-found.requests} more requests and holds): restore its newest dump; where there is none, run "
+            f"the key store is older than the data (its ledger ends at entry {found.newest}; the data has applied "
+            f"entry {found.mark}, and has {-found.requests} more changes to requests and holds): restore its newest "
+            "dump; if there is none, run "
             "`ebbing privacy replay --accept-key-store`"
         )
     return None

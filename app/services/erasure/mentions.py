@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from app.domain.privacy.audit_chain import Detail
@@ -18,6 +18,9 @@ from app.store.core import database
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
 
+HIDING_MAX: Final = 20
+"""Maximum number of erasures and quarantines that a report lists because they hide memories of a similar name."""
+
 
 def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
     """Find what may name an erased person outside the erasure's scope, for its report.
@@ -26,12 +29,13 @@ def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
         `mentions`: places of operators' texts with a part of the person's names; see `retained_texts.find_possible`.
         `mentioned`: the number of visible memories in which rules detect the person's name, and of their subjects.
         `similar_names`: the number of visible memories about subjects with another spelling of the name, and of these
-        subjects. All three are None unless the erasure covers a person; `mentions` also if the name has no parts.
+        subjects; `hidden` counts the hidden ones, and `hidden_by` lists the erasures and quarantines that hide most of
+        them. All three are None unless the erasure covers a person; `mentions` also if the name has no parts.
     """
     subject = names(erasure).get("subject")
     mentioned = similar = None
     if subject is not None:
-        similar = subjects.count_other_spellings(tenant_id, subject)._asdict()
+        similar = _count_similar(tenant_id, subject, erasure.erasure_id)
         found = identity_mentions.find_mentions(tenant_id, subject, but=subject)
         memories = sum(each.memories for each in found.subjects)
         mentioned = {"memories": memories, "subjects": len(found.subjects), "complete": found.is_complete}
@@ -40,6 +44,17 @@ def find_named(tenant_id: UUID, erasure: Erasure) -> dict[str, Any]:
         "mentioned": mentioned,
         "similar_names": similar,
     }
+
+
+def _count_similar(tenant_id: UUID, subject: str, erasure_id: UUID) -> dict[str, Any]:
+    found = subjects.count_other_spellings(tenant_id, subject, but=erasure_id)
+    hidden_by = [
+        {"id": str(each.id), "status": each.status, "memories": each.memories}
+        | {"erase_after": None if each.erase_after is None else each.erase_after.isoformat()}
+        for each in found.hidden[:HIDING_MAX]
+    ]
+    hidden = {"hidden": sum(each.memories for each in found.hidden), "hidden_by": hidden_by}
+    return {"memories": found.memories, "subjects": found.subjects, "complete": found.complete} | hidden
 
 
 def list_mentions(tenant_id: UUID, erasure_id: UUID) -> list[MentionText]:
@@ -62,7 +77,7 @@ def review(tenant_id: UUID, erasure_id: UUID, given: MentionReview, actor: str) 
     Raises:
         NotFound: This tenant has no such erasure.
         Conflict: The erasure has no report yet.
-        Invalid: A number isn't in the report, or is both redacted and kept.
+        Invalid: A number isn't in the report, is both redacted and kept, or is to be kept though its text is gone.
     """
     with database.tenant(tenant_id) as tx:
         listed = _read(tx, tenant_id, erasure_id, locked=True)
@@ -74,6 +89,11 @@ def review(tenant_id: UUID, erasure_id: UUID, given: MentionReview, actor: str) 
             for number in sorted({*numbers} - known)
         ]
         errors += [FieldError("keep", f"the number {number} is also in `redact`") for number in both]
+        gone = {each.number for each in listed if each.text is None}
+        errors += [
+            FieldError("keep", f"text {number} isn't stored any more: it was replaced or deleted")
+            for number in sorted(({*given.keep} & gone) - {*both})
+        ]
         if errors:
             raise Invalid(errors=errors)
         report: dict[str, Any] = get_or_404(tx, tenant_id, erasure_id).report or {}

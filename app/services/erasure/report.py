@@ -13,12 +13,13 @@ from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describ
 from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
 from app.errors import Conflict
-from app.services.erasure import operator_texts
+from app.services.erasure import audit_facts, operator_texts
 from app.services.erasure.operator_texts import UNTIL_TENANT
 from app.services.erasure.requests import get
 from app.services.erasure.residual_copies import RECIPIENTS_GO, describe_backups, list_copies
 from app.services.erasure.tenant_retained import RETAINED
 from app.services.erasure.tenant_steps import steps_for
+from app.services.privacy import retained_texts
 from app.services.security import recipients as sent_to
 from app.services.tiers import segment_compaction
 from app.software_version import software_version
@@ -198,7 +199,7 @@ def _list_retained(
         {
             "what": "anonymous memories: data that identified the subject was removed",
             "count": count.memories,
-            "ground": f"{count.ground} (made anonymous until {count.last_at:%Y-%m-%d})",
+            "ground": f"{count.ground} (last made anonymous on {count.last_at:%Y-%m-%d})",
             "until": "they expire or fade, or are deleted",
             "code": "anonymous",
             "values": {"ground": count.ground, "last_at": count.last_at.isoformat()},
@@ -246,7 +247,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
 
     Raises:
         NotFound: This tenant has no such erasure.
-        Conflict: The erasure isn't done yet.
+        Conflict: The erasure has no report yet.
     """
     erasure = get(tenant_id, erasure_id)
     if erasure.report is None:
@@ -256,11 +257,14 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)
         ended = find_grace_end(tx, tenant_id, erasure)
+        recorded = audit_facts.find_recording(tx, tenant_id, erasure)
+        audit_digest = audit_facts.find_digest(tx, tenant_id, erasure)
         hold_ids = list(read_delays(erasure.report))
         authors = recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []
         changes = hold_changes.list_changes(tx, tenant_id, hold_ids) if hold_ids else []
-        texts = operator_texts.list_texts(erasure.report, authors, changes, logged)
-        unfinished = same_case.list_unfinished(tx, tenant_id, erasure.case_reference, erasure_id)
+        report = retained_texts.mark_gone(tx, tenant_id, erasure.report)
+        texts = operator_texts.list_texts(report, authors, changes, logged)
+        others = same_case.list_others(tx, tenant_id, erasure.case_reference, erasure_id)
         now = database.now(tx)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}
     return {
@@ -269,6 +273,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "kind": erasure.kind,
         "status": erasure.status,
         "requested_by": erasure.requested_by,
+        "recorded_by": recorded and recorded.by,
+        "audit_digest": audit_digest,
         "controller": erasure.controller,
         "case_reference": erasure.case_reference,
         "legal_basis": erasure.legal_basis,
@@ -280,6 +286,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         "grace_ended": ended and ended._asdict(),
         "clocks": {
             "received_at": erasure.arrived_at or erasure.requested_at,
+            "recorded_at": recorded and recorded.at,
             "requested_at": erasure.requested_at,
             "confirm_by": logged.confirm_by
             if logged
@@ -293,10 +300,10 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
             "rewritten_at": erasure.rewritten_at,
         },
         "operator_texts": texts,
-        "same_case": {"at": now if unfinished else None, "erasures": [each._asdict() for each in unfinished]},
+        "same_case": {"at": now if others else None, "erasures": [each._asdict() for each in others]},
         "steps": erasure.executed,
         "segments_to_rewrite": len(planned_segments & waiting_segments),
-        **_cite_law(_correct_grounds(erasure.report, authors), erasure.kind, is_logged=logged is not None),
+        **_cite_law(_correct_grounds(report, authors), erasure.kind, is_logged=logged is not None),
     }
 
 

@@ -80,7 +80,7 @@ def read_options(given: NewErasure) -> ErasureOptions:
     """Return the parameters of a requested erasure.
 
     Raises:
-        Invalid: There is no condition, or the report can't retain one of its texts.
+        Invalid: The conditions are invalid, or the report can't retain one of the texts in the request.
     """
     check_case_details(given)
     return ErasureOptions(
@@ -167,8 +167,8 @@ def create(
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
         new: The erasure, with its dates.
-        logged: Entry for the request log, which replaces an earlier state of the entry. None for the deletion of a
-            memory, which the nightly run carries out.
+        logged: Entry for the request log, which replaces an earlier state of the entry. None for deletions of memories,
+            which the nightly run carries out, and for the deletion of a tenant.
         replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
     """
     requests.add(tx, tenant_id, new)
@@ -246,7 +246,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
 
 
 def adopt(tenant_id: UUID) -> int:
-    """Create an erasure for memories deleted by versions without erasures, due 30 days after the last deletion.
+    """Create an erasure for memories that earlier releases deleted without one, due 30 days after the last deletion.
 
     Returns:
         The number of memories adopted, at most `IDS_MAX`: repeat the call until it returns 0.
@@ -303,7 +303,7 @@ def hide(
     """Hide memories that match a scope, and hide their summaries until they are rewritten from the remaining sources.
 
     Args:
-        requested: The erasure's own scope, if `scope` lists the memories that it selects.
+        requested: The erasure's own conditions, if `scope` only lists the ids of memories that match them.
 
     Returns:
         The number of memories hidden, summaries included, and the resulting change of the tenant's counts.

@@ -272,8 +272,8 @@ def _find_records(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 def _erase_records(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: str, _until: float) -> StepProgress:
     with step_transaction(tenant_id, erasure, "records") as tx:
         current = get_or_404(tx, tenant_id, erasure.erasure_id)
+        texts = retained_texts.redact_named(tx, tenant_id, current)  # first, because holds lose the person's name next
         cleared = references.clear_records(tx, tenant_id, names(erasure), ids)
-        texts = retained_texts.redact_named(tx, tenant_id, current)
         if texts:
             redacted = current.texts_redacted + texts
             requests.set_fields(tx, tenant_id, erasure.erasure_id, texts_redacted=redacted)
@@ -349,7 +349,7 @@ def _erase_imports(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], _at: 
 
 
 def name_store(step: str) -> str:
-    """Return the name of the store that a step clears, as documents for people call it."""
+    """Return the name, as shown in reports and letters, of the store that a step clears."""
     return ENGLISH.text(f"stores.{step}.name")
 
 

@@ -83,7 +83,7 @@ def preview(tenant_id: UUID, grace_days: int | None = None) -> DeletionPreview:
 def request(tenant_id: UUID, name: str, requested_by: str, grace_days: int | None = None) -> Deletion:
     """Request the deletion of a tenant: its keys are refused at once, its data is erased after the grace period.
 
-    A repeated request returns the deletion that it finds.
+    A repeated request returns the existing deletion.
 
     Args:
         name: The tenant's name, as a confirmation.
@@ -91,7 +91,7 @@ def request(tenant_id: UUID, name: str, requested_by: str, grace_days: int | Non
 
     Raises:
         NotFound: There is no such tenant.
-        Invalid: The name is another one, or the grace period is out of range.
+        Invalid: The name isn't the tenant's, or the grace period is out of range.
         Conflict: Legal holds are in force.
     """
     with database.tenant(tenant_id) as tx:
@@ -168,7 +168,7 @@ def _check(tx: database.Transaction, tenant: Tenant, name: str) -> None:
     """Check the confirmation, and that no legal hold is in force; at most `HOLDS_SHOWN` are listed.
 
     Raises:
-        Invalid: The name is another one.
+        Invalid: The name isn't the tenant's.
         Conflict: Legal holds are in force.
     """
     if name != tenant.name:

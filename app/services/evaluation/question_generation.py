@@ -1,4 +1,4 @@
-"""Generate questions about memories for self-tests: by a model if available and suitable, otherwise by a rule."""
+"""Generate questions about memories for self-tests: by a model if its question is usable, otherwise by a rule."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _by_model(tenant_id: UUID, texts: Mapping[UUID, str]) -> dict[UUID, str]:
 
 
 def _documents(tenant_id: UUID, texts: list[str], language: str) -> dict[str, int]:
-    """Count the tenant's memories that contain each word of the texts."""
+    """Return, for each word of the texts, the number of the tenant's memories that contain it."""
     spellings = list(dict.fromkeys(word for text in texts for word in content_words(text)))
     with database.tenant(tenant_id) as tx:
         terms, _ = word_index.count_terms(tx, tenant_id, "", spellings, language)

@@ -55,7 +55,7 @@ RANKED: Final = 100
 _NIGHT, _TOLD, _ASKED, _END = timedelta(hours=2), timedelta(hours=9), timedelta(hours=10), timedelta(hours=3)
 _HOURS_OF_QUESTIONS: Final = timedelta(hours=12)
 _NIGHTLY: Final = ("sweep", "archive", "cold", "delete")
-"""Steps of every night, which move memories; the other steps rarely find work, and run every seventh night only."""
+"""Steps that run every night, since they change tiers; the others rarely find work, and run every seventh night."""
 _PAGE: Final = 5000
 
 
@@ -67,7 +67,7 @@ class SimulationOutcome:
         name: A profile, `keep-all` or a baseline.
         size_of: For a baseline, the profile whose active set limits the baseline's size; None otherwise.
         measures: Measures on the last day.
-        pillars: The three pillars of seed 003 on the last day; baselines and `keep-all` have no plausibility.
+        pillars: The three pillars of seed 003 on the last day; `plausibility` is None for baselines and `keep-all`.
         sizes: Number of active memories after each night; empty for a baseline.
         seconds: Duration of the simulation.
     """

@@ -183,7 +183,7 @@ def delete(tenant_id: UUID, command: DeleteCommand, actor: str) -> Answer:
 def rename(tenant_id: UUID, command: RenameCommand, writer: Writer) -> Answer:
     """Rename a file, or a directory with its files; the memories keep their ids, strength and history.
 
-    A rename is a change by the writer, which lowers the memories' source to the writer's.
+    A rename is a change by the writer: if the writer's source is lower than a memory's, it replaces the memory's.
 
     Raises:
         Invalid: A path is refused.

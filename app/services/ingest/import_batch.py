@@ -155,18 +155,18 @@ def _store(
 
 
 def _needs_care(memory: MemoryIn) -> bool:
-    """Return whether COPY can't store a memory: it has a vector or links, supersedes others, or waited (`written`)."""
+    """Return whether COPY can't store a memory: it has a vector or links, supersedes others, or is a delayed write."""
     return memory.embedding is not None or bool(memory.links) or bool(memory.supersedes) or memory.written is not None
 
 
 def _list_named(memories: Sequence[Memory]) -> set[str]:
-    """Return the names in these memories' links and supersessions; COPY resolves no links that wait for such a name."""
+    """Return the names that these memories link to or supersede; COPY doesn't resolve links waiting for such a name."""
     targets = {link.to for item in memories for link in item.given.links}
     return targets | {name for item in memories for name in item.given.superseded}
 
 
 def _drop_erased(open_erasures: ArrivalErasures, position: str, fresh: list[Memory], skipped: Skipped) -> list[Memory]:
-    """Skip memories that an open erasure covers.
+    """Return the memories that no open erasure covers; add the others to `skipped`.
 
     Raises:
         ExternalIdTaken: An erasure set its watermark after the batch took its position; the next try takes another one.
@@ -215,8 +215,9 @@ def _store_careful(
 ) -> Counter[str]:
     """Store memories as if requests had sent them, and give inserted ones the strength state that the file contains.
 
-    A retry after a crash may find other memories of the batch already stored than the first attempt did. So each new
-    one is an arrival of its own, whose id follows from its place in the batch.
+    A retry after a crash may find more memories of the batch stored than the first attempt did. So that ids don't
+    depend on this, each new memory is an arrival of its own, whose id follows from its place. Returns the number of
+    memories by outcome.
 
     Args:
         memories: All memories of the batch.

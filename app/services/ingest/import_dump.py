@@ -63,7 +63,7 @@ Skipped = list[tuple[int, str]]
 
 
 def check_header(tenant_id: UUID, header: DumpHeader, actor: str, *, accept: bool, dry_run: bool) -> None:
-    """Check that a dump may be loaded, and give an untouched tenant its policy.
+    """Check that a dump may be loaded; give a tenant with no memories and only its first policy the dump's policies.
 
     Raises:
         FileRefused: The dump isn't allowed here, or its policy can't be read.
@@ -158,7 +158,7 @@ def _choose(
     now: datetime,
     skipped: Skipped,
 ) -> tuple[list[DumpedMemory], int]:
-    """Return the memories to insert, and the number of those that exist; add the others to `skipped`."""
+    """Return the memories to insert, and the number of memories already stored; add the others to `skipped`."""
     stored = loaded_rows.find_stored(tx, tenant_id, [item.memory_id for item in items])
     names = loaded_rows.find_names(tx, tenant_id, [item.given.external_id for item in items if item.given.external_id])
     scopes = list(requests.coming(tx, tenant_id).scopes.values())
@@ -220,7 +220,7 @@ def _accepted_ms(item: DumpedMemory) -> int:
 
 
 def _find_erased(source_id: UUID, items: Sequence[DumpedMemory]) -> set[UUID]:
-    """Return the memories and sources of summaries that the dump's tenant erased; empty in another installation."""
+    """Return the ids of memories and summaries' sources that the dump's tenant erased; none in other installations."""
     known = {item.memory_id: (item.seq, item.given) for item in items}
     known |= {memory_id: (seq, given) for item in items for memory_id, seq, given in item.sources}
     with database.tenant(source_id) as tx:
@@ -276,7 +276,7 @@ def _insert(
 
 
 def find_shift(tx: database.Transaction, tenant_id: UUID, header: DumpHeader) -> int | None:
-    """Return the tenant's version of the dump's policy minus the dump's version; None if the tenant doesn't have it."""
+    """Return the dump's policy version here minus its version in the dump; None if the tenant lacks the policy."""
     times = memory_strength.load_timeline(tx, tenant_id)
     version = _find_version(times, header, database.now(tx).timestamp())
     current = next((each.version for each in header.policies if each.is_current), 0)

@@ -1,7 +1,7 @@
 """Find memories that were written before an erasure of their subject or thread, and must not be stored.
 
 A memory counts as written when it was accepted, or earlier if its sender says that it waited (`written`). The drain
-drops such memories; the API already names those that a request contains.
+drops memories that were written before such an erasure; the response to a request lists those that are known by then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.store.erasure import ledger, tombstones
 from app.store.memories.memories import NewMemory
 
 REPORTED_DELAY_MS: Final = 5000
-"""The API looks up erasures only for writes that waited longer; the drain does so for all."""
+"""Delay of a write from which the API looks up erasures; the drain looks them up for every write."""
 
 
 class DroppedWrite(NamedTuple):

@@ -21,12 +21,12 @@ from app.store.memories.memories import NewMemory
 def lock_targets(
     tx: database.Transaction, tenant_id: UUID, given: Sequence[NewMemory], external_ids: Sequence[str]
 ) -> set[UUID]:
-    """Lock the stored memories to which these memories have links; without any links, nothing is locked.
+    """Lock the targets of these memories' links, and the memories with these external ids; without links, lock nothing.
 
     Call this before other rows of `memories` are locked.
 
     Args:
-        external_ids: External ids of memories that the transaction locks afterwards.
+        external_ids: External ids of memories that the transaction updates afterwards; they are locked here, too.
 
     Returns:
         The ids of the locked memories.

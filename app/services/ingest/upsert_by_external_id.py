@@ -1,4 +1,4 @@
-"""Store memories that bulk COPY can't handle: with an external id, a caller's vector, a supersession or links.
+"""Store memories that bulk COPY can't: those with an external id, vector, supersession or links, and delayed writes.
 
 A repeated external id updates the existing memory; the id returned for the repeat becomes an alias. An envelope
 containing any such memory is stored as a whole, with its ledger row, in a transaction of the tenant.

@@ -1,6 +1,6 @@
 """Turn due schedules into runs, each of which is a job, and manage a tenant's schedules.
 
-A run and its job are inserted in one transaction, at most once per local date of the tenant, so repeated ticks and
+A due run and its job are inserted in one transaction, at most once per local date of the tenant: repeated ticks and
 duplicate messages have no effect. Runs missed during an outage are replaced by a single run.
 """
 
@@ -263,7 +263,7 @@ def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None
 
 
 def _last_due(held: Schedule, times: Timeline, moment: datetime) -> tuple[Occurrence | None, int, Occurrence]:
-    """Return the last occurrence due by `moment`, the number of due occurrences, and the first later one."""
+    """Return the last occurrence due by `moment` (None if none is), the number due, and the first later occurrence."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
     upcoming = next_occurrence(times, held.tenant_id, held.task, since)

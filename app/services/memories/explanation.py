@@ -63,8 +63,8 @@ class TierExplanation:
         source: Who wrote the memory, one of `SOURCES`.
         verdict: The decision; the nightly run carries it out.
         case: The numbers used in the decision.
-        change_at: Time at which the decision changes if the memory isn't used; None if it never does, or not within
-            `LOOKS_MOST` evaluations.
+        change_at: Time at which the decision first names another tier if the memory isn't used; None if never, or not
+            within `LOOKS_MOST` evaluations.
         change: The decision at that time.
         lasting: The decision that stays in force if the memory isn't used; None if the decision changes, or if
             that is unknown. Its rule may differ from that of `verdict`, as after a grace period.
@@ -141,7 +141,7 @@ class _FutureMemory:
     """A memory whose future is simulated on the assumption that it is neither used nor changed.
 
     Attributes:
-        standings: The memory's protections, by the policies' rules.
+        standings: The memory's protections for each set of tier rules, current or scheduled.
         state: Strength state, converted to the policy in force at `now`.
         now: The simulated time, in seconds since 1970.
     """

@@ -61,7 +61,7 @@ def list_links(tenant_id: UUID, wanted: LinkFilter, after: LinkKey | None, limit
 
 
 def list_missing(tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[MissingLink]:
-    """Return the links submitted with these memories that don't exist, by the memories' stored ids.
+    """Return the links that were submitted with these memories but don't exist, under the memories' stored ids.
 
     Args:
         memory_ids: Any ids returned for the memories, aliases included.

@@ -25,7 +25,7 @@ _NAMES = {"score": "its score", "uses": "its number of uses", "age_days": "its a
 def promote(tenant_id: UUID, memory_id: UUID, actor: str, *, force: bool = False) -> StoredMemory:
     """Promote a memory and return it; a memory that is already promoted remains unchanged.
 
-    A legal hold doesn't prevent a promotion, because it loses no data.
+    A legal hold doesn't prevent a promotion, because a promotion loses no data.
 
     Args:
         memory_id: The memory's id or an alias of it.

@@ -205,7 +205,7 @@ def _with_expiry(tx: database.Transaction, changes: dict[str, Any]) -> dict[str,
 
 
 def _restore_archived(write: MemoryWrite, stored_id: UUID, *, is_reworded: bool) -> list[UUID]:
-    """Restore a memory if it is archived.
+    """Restore a memory if it is archived; return its id in a list, which is otherwise empty.
 
     Args:
         is_reworded: Whether the edit deletes the memory's vector, which requires the exclusive lock of the spaces.

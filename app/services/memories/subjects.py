@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from app.errors import FieldError, Invalid
 from app.store.core import database
 from app.store.core.paging import Page
 from app.store.memories import subjects
-from app.store.memories.subjects import SubjectCount
+from app.store.memories.subjects import Hiding, SubjectCount
 
 NAMES_MAX: Final = 200_000
 """Maximum number of subjects that a search compares."""
@@ -118,24 +118,33 @@ def find_other_spellings(tenant_id: UUID, subject: str | None, *, to_erase: bool
 
 
 class OtherSpellings(NamedTuple):
-    """Visible memories about subjects whose names are other spellings of a name.
+    """Memories about subjects whose names are other spellings of a name.
 
     Attributes:
+        memories: Number of visible memories.
+        subjects: Number of subjects with visible memories.
         complete: False if the tenant has more subjects than a search compares.
+        hidden: The erasures and quarantines that hide further memories, with their numbers.
     """
 
     memories: int
     subjects: int
     complete: bool
+    hidden: Sequence[Hiding]
 
 
-def count_other_spellings(tenant_id: UUID, subject: str) -> OtherSpellings:
-    """Count the visible memories about other subjects with this name in another spelling, case or order."""
+def count_other_spellings(tenant_id: UUID, subject: str, *, but: UUID) -> OtherSpellings:
+    """Count the memories about other subjects with this name in another spelling, case or order.
+
+    Args:
+        but: Id of an erasure whose hidden memories aren't counted.
+    """
     found = search_subjects(tenant_id, subject, SPELLINGS_MAX)
     others = [each.subject for each in found.subjects if each.likeness in SAME_NAME and each.subject != subject]
     with database.tenant(tenant_id) as tx:
         visible = [each.memories - each.hidden for each in subjects.count_memories(tx, tenant_id, others)]
-    return OtherSpellings(sum(visible), sum(1 for count in visible if count), found.is_complete)
+        hidden = subjects.count_hidden(tx, tenant_id, others, but)
+    return OtherSpellings(sum(visible), sum(1 for count in visible if count), found.is_complete, hidden)
 
 
 class _NameReader:

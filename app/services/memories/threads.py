@@ -28,4 +28,4 @@ def list_threads(tenant_id: UUID, subject: str | None, after: UUID | None, limit
 
 
 number_turns = database.in_tenant(threads.number_turns)
-"""Return the places of memories in their thread, from 1, by id."""
+"""Return each memory's position in its thread, counted from 1, by memory id."""

@@ -80,7 +80,7 @@ def embedder_loads() -> Iterator[Finding]:
 def reranker_loads() -> Iterator[Finding]:
     """Check that the configured reranker, if any, loads."""
     if settings().reranker == "none":
-        yield ok("reranker", "none: searches return their own order")
+        yield ok("reranker", "none: results aren't reordered")
         return
     try:
         from app.clients.llm.model_clients import model_clients  # noqa: PLC0415 - possibly heavy, and may itself be broken

@@ -74,7 +74,7 @@ class Figures(msgspec.Struct, frozen=True):
         """Return the dead letters of the other tenants: by tenant, the number of tenants, and the total.
 
         Args:
-            letters: Number of the tenant's own dead letters now, for a tenant that isn't in `letters_by_tenant`.
+            letters: Current number of the tenant's own dead letters, used if `letters_by_tenant` may omit the tenant.
         """
         others = {other: count for other, count in self.letters_by_tenant.items() if other != tenant_id}
         own = self.letters_by_tenant.get(tenant_id, 0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app import heartbeats
 from app.domain.operator_advice import Installation
-from app.settings import settings
+from app.settings import Settings, settings
 
 
 def describe() -> Installation:
@@ -25,7 +25,13 @@ def describe() -> Installation:
 
 def describe_place() -> Installation:
     """Return the installation without process ids, which doesn't need Redis."""
-    return Installation(settings().installation, str(settings().home.absolute()))
+    config = settings()
+    address = {
+        f"EBBING_{name.upper()}": str(value)
+        for name in ("host", "port")
+        if (value := getattr(config, name)) != Settings.model_fields[name].default
+    }
+    return Installation(config.installation, str(config.home.absolute()), address=address)
 
 
 def _exists(pid: int) -> bool:

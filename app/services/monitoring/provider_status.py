@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from app.clients.llm import provider_health
 from app.clients.llm.provider_health import CONNECTION, CallRecord
-from app.domain.provider_health import BreakerState, ProviderHealth, judge
+from app.domain.provider_health import BreakerState, ProviderHealth, judge, settle
 from app.settings import settings
 
 CHECK_SECONDS = 60.0
 """Interval of checks while the provider answers; after a failed check, each call of `check_connection` checks."""
 
 
-def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
+def read_providers(waiting: Mapping[str, int | None] = MappingProxyType({})) -> list[ProviderHealth]:
     """Return the state of each configured use of a model provider; empty if the settings name none.
 
     Args:
-        waiting: Number of memories that wait for a rating; None if it is unknown.
+        waiting: Number of memories that wait for a rating (`score`) and for an embedding (`embed`), if it is known.
 
     Raises:
         RedisError: Redis is unreachable.
@@ -37,7 +39,7 @@ def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
             failures_in_row=record.failures,
             breaker=breaker,
             failure=record.kind,
-            waiting=waiting if target.use == "score" else None,
+            waiting=waiting.get("score") if target.use == "score" else None,
         )
         found.append(
             ProviderHealth(
@@ -50,11 +52,11 @@ def read_providers(waiting: int | None = None) -> list[ProviderHealth]:
                 record.kind,
                 record.failures,
                 breaker,
-                waiting if target.use == "score" else None,
+                waiting.get(target.use),
                 datetime.fromtimestamp(record.paused_until, UTC) if record.paused_until > now else None,
             )
         )
-    return found
+    return settle(found)
 
 
 def check_connection() -> None:

@@ -160,7 +160,7 @@ def tenant_stats(tenant_id: UUID) -> Stats:
         archived,
         last_night,
         tested,
-        provider_status.read_providers(unrated),
+        provider_status.read_providers({"score": unrated, "embed": lanes[queues.EMBED].depth}),
         agreement.compare(compared),
         here.kind,
         dict(here.pids),

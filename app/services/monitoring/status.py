@@ -22,7 +22,7 @@ from app.domain.evaluation.self_test_rules import is_recall_empty
 from app.domain.formatting import count_memories, count_of, format_span
 from app.domain.health_findings import Finding, Restarts, StuckProcess
 from app.domain.operator_advice import advise
-from app.domain.provider_health import ProviderHealth, provider_findings, working_providers
+from app.domain.provider_health import ProviderHealth, defer_reembedding, provider_findings, working_providers
 from app.services.embedding import spaces
 from app.services.jobs import schedule
 from app.services.monitoring import (
@@ -173,7 +173,8 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     ages = {name: lane.oldest_age_seconds for name, lane in lanes.items() if f"lane_{name}" not in broken}
     findings += health_findings.lane_findings(ages)
     findings += [health_findings.dead_letter_finding(letters)] if letters else []
-    providers = probe_round.read(partial(_providers, tenant_id, every=every), "redis", "postgresql", "schema") or []
+    read_providers = partial(_providers, tenant_id, lanes.get(queues.EMBED), every=every)
+    providers = probe_round.read(read_providers, "redis", "postgresql", "schema") or []
     findings += [
         *provider_findings(providers, is_starting=probes.is_starting()),
         *working_providers(providers),
@@ -181,6 +182,7 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
     own = (_nights,) if every else (_own_nights, _own_webhooks)
     for probe in (*own, _requests, _recalls, _budget, _search_space):
         findings += probe_round.find(partial(probe, tenant_id), "postgresql", "schema")
+    findings = defer_reembedding(findings, providers)
     findings += probe_round.find(probes.storage, "redis")
     if every:
         findings += probes.secret_files()
@@ -198,12 +200,11 @@ def _asked(tenant_id: UUID, *, every: bool) -> Status:
 _letters = database.in_tenant(dead_letters.count)
 
 
-def _providers(tenant_id: UUID, *, every: bool) -> list[ProviderHealth]:
-    if not settings().has_provider:
-        return provider_status.read_providers()
-    if every:
-        return provider_status.read_providers(fleet_gauges.read().unrated)
-    return provider_status.read_providers(_count_unrated(tenant_id))
+def _providers(tenant_id: UUID, embed: Lane | None, *, every: bool) -> list[ProviderHealth]:
+    waiting = {"embed": embed.depth if embed else None}
+    if settings().has_provider:
+        waiting["score"] = fleet_gauges.read().unrated if every else _count_unrated(tenant_id)
+    return provider_status.read_providers(waiting)
 
 
 def _count_unrated(tenant_id: UUID) -> int:

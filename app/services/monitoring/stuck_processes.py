@@ -138,7 +138,7 @@ class PoolWatch:
 
 
 def list_stuck() -> list[StuckProcess]:
-    """Return the stuck processes of all workers, and delete outdated reports. Those of this host have no host name.
+    """Return the stuck processes of all workers, those of this host without a host name; delete outdated reports.
 
     Raises:
         RedisError: Redis is unreachable.

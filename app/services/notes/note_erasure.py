@@ -13,7 +13,7 @@ from app.store.notes import notes
 
 
 def count_notes(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    """Count the files of these memories in the tenant's folder, or the recorded notes if there are more.
+    """Return the number of the memories' files in the tenant's folder or of recorded notes, whichever is larger.
 
     A file belongs to a memory by its name, or by the id in its front matter, so that renamed copies count too.
     """
@@ -42,7 +42,7 @@ def remove_notes(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence
 
 
 def count_notes_of_tenant(tenant_id: UUID) -> int:
-    """Count the files of the tenant's memories in its folder, or the recorded notes if there are more."""
+    """Return the number of files in the tenant's folder or of its recorded notes, whichever is larger."""
     with database.tenant(tenant_id) as tx:
         recorded = notes.count_all(tx, tenant_id)
     base = settings().notes_dir

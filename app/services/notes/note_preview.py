@@ -31,14 +31,14 @@ _WHY: Final = {
 def preview_notes(tenant_id: UUID, _as_of: datetime | None, after: UUID | None, limit: int) -> PreviewPage:
     """Return a page of notes that a run would write or remove, and of edited notes.
 
-    Each has the state of its note as `before`, what a run does with it as `after`, and the reason as `rule`.
+    In each entry, `before` is the state of the note, `after` what a run does with it, and `rule` the reason.
 
     Args:
         after: Last id of the previous page.
         limit: Maximum number of notes on a page; a page whose search takes longer than `SECONDS` has fewer.
 
     Raises:
-        Conflict: No notes are written.
+        Conflict: `EBBING_NOTES_DIR` isn't set, so no notes are written.
     """
     base = settings().notes_dir
     if base is None:

@@ -28,7 +28,8 @@ class CategoryUsage:
     """A privacy category.
 
     Attributes:
-        name: The name that callers use; None for memories without a category that expire because of their privacy risk.
+        name: The name that callers use; None for memories that expire because of their privacy risk, without a category
+            that has a retention period.
         max_days: Retention period in days; None if the category sets no limit of its own.
         memories: Number of memories in the category.
         next_expiry_at: Earliest expiry by this limit, except of memories under a legal hold; None if nothing expires.

@@ -197,7 +197,7 @@ def delete_objects(tenant_id: UUID, import_ids: Collection[UUID]) -> None:
 def find_covered(
     tenant_id: UUID, scope: Scope, memory_ids: Sequence[UUID], until: datetime | None = None
 ) -> list[UUID]:
-    """Return the imports whose file has records that an erasure covers, or can't be read.
+    """Return the imports whose file has records that an erasure covers, or can't be parsed and so may have some.
 
     A record is covered if it matches the scope, or has the external id of one of the erased memories.
 

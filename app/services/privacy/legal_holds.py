@@ -144,7 +144,7 @@ def release_hold(
 
 
 def correct_hold(tenant_id: UUID, hold_id: UUID, given: HoldCorrection, changed_by: str) -> Hold:
-    """Add or correct the ground and the reason of a hold, in force or released. The values before are retained.
+    """Add or correct the ground and the reason of a hold, in force or released. The previous values are retained.
 
     Letters and reports that are read from now on state the new ground. Repeating a correction changes nothing.
 

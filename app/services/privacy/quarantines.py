@@ -63,7 +63,7 @@ def _read(tx: database.Transaction, tenant_id: UUID, given: NewQuarantine) -> Te
 
 
 def place(tenant_id: UUID, given: NewQuarantine, placed_by: str) -> Quarantine:
-    """Place a quarantine, and hide its memories for up to `STEP_SECONDS`; a job hides the rest.
+    """Place a quarantine. This call spends at most `STEP_SECONDS` on hiding its memories; a job hides the rest.
 
     A quarantine in force with the same conditions is returned unchanged.
 
@@ -90,7 +90,7 @@ def place(tenant_id: UUID, given: NewQuarantine, placed_by: str) -> Quarantine:
 
 
 def lift(tenant_id: UUID, quarantine_id: UUID, lifted_by: str) -> Quarantine:
-    """Lift a quarantine, and show its memories again for up to `STEP_SECONDS`; a job shows the rest.
+    """Lift a quarantine. This call spends at most `STEP_SECONDS` on showing its memories; a job shows the rest.
 
     Each memory returns to its tier unless an open erasure or another quarantine covers it. Lifting twice has no effect.
 
@@ -151,7 +151,7 @@ def _lock(tx: database.Transaction, tenant_id: UUID) -> None:
 
 
 def _work_off(tenant_id: UUID, quarantine_id: UUID, after: UUID) -> tuple[int, UUID | None]:
-    """Hide or show memories for `STEP_SECONDS`. Return their number, and the last id if there may be more."""
+    """Spend `STEP_SECONDS` on hiding or showing memories; return their number, and the last id if there may be more."""
     until, done = time.monotonic() + STEP_SECONDS, 0
     while True:
         with database.tenant(tenant_id) as tx:
@@ -196,7 +196,7 @@ def _hide(tx: database.Transaction, tenant_id: UUID, found: Quarantine, after: U
 
 
 def _show(tx: database.Transaction, tenant_id: UUID, found: Quarantine) -> list[UUID]:
-    """Show a page of hidden memories again; at the end, restore the supersessions among them."""
+    """Show a page of hidden memories again and return their ids; once none is left, restore their supersessions."""
     ids = hidden_memories.page_hidden(tx, tenant_id, found.quarantine_id, NIL, ROWS)
     if not ids:
         supersession_restore.restore_for_erasure(tx, tenant_id, found.quarantine_id)

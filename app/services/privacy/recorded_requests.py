@@ -53,7 +53,7 @@ class RequestOptions:
 
 
 def check_names(tenant_id: UUID, subject: str | None, given: RequestOptions, legal_basis: str | None = None) -> None:
-    """Check that no text of a request that outlives an erasure names the subject, including the texts in the log.
+    """Check that none of a request's texts (those in the log included) that outlive an erasure names the subject.
 
     Raises:
         Invalid: A text names the subject, or the request can't be carried out.

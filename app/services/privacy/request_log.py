@@ -23,7 +23,7 @@ from app.domain.privacy.documents.letters import (
     render_letter_page,
     render_letter_text,
 )
-from app.domain.privacy.documents.report_counts import count_reviews, count_similar
+from app.domain.privacy.documents.report_counts import count_reviews, count_similar, count_similar_hidden, found_nothing
 from app.domain.privacy.legal_deadlines import extended_deadline, legal_deadlines
 from app.domain.privacy.requests import (
     Answer,
@@ -45,7 +45,7 @@ from app.store.privacy import request_log
 CATEGORIES_MAX: Final = 500
 _OTHERS_MAX: Final = 5
 """Maximum number of other erasures that a warning names."""
-_OPEN_STATES: Final = {"grace": "grace period", "running": "running", "held": "waits for a legal hold"}
+_OPEN_STATES: Final = {"grace": "grace period", "running": "running", "held": "delayed by a legal hold"}
 _TOO_EARLY: Final = "is before the receipt of the request ({received_at:%Y-%m-%d %H:%M} UTC): give a later time"
 _DENY_ERASURE: Final = (
     "its erasure answers this request: to deny it, cancel the erasure during its grace period, then record the request "
@@ -159,7 +159,7 @@ def check_identity(tenant_id: UUID, request_id: UUID, check: IdentityCheck, acto
 
 
 def extend(tenant_id: UUID, request_id: UUID, extension: Extension, actor: str) -> PrivacyRequest:
-    """Extend the legal deadline of a request, and of its erasure. With `dry_run`, only return the new deadline.
+    """Extend the legal deadline of a request, and of its erasure. With `extension.dry_run`, store nothing.
 
     The notice to the requester is recorded with the extension if it was sent already, otherwise by `record_notice`.
 
@@ -235,7 +235,7 @@ def record_partial_answer(tenant_id: UUID, request_id: UUID, notice: Notice, act
 
     Raises:
         NotFound: This tenant has no such request.
-        Conflict: The request has no erasure that waits for a legal hold, or its letter is already recorded.
+        Conflict: The request has no erasure that a legal hold delays, or its letter is already recorded.
         Invalid: The letter was sent in the future or before the receipt of the request.
     """
     with database.tenant(tenant_id) as tx:
@@ -277,7 +277,7 @@ class Letter:
 
     Attributes:
         text: The letter as plain text or as a printable page.
-        open_work: The work that remains, in words, which the letter states too; empty if there is none.
+        open_work: What remains to be done before the letter is sent; empty if nothing remains.
     """
 
     text: str
@@ -296,6 +296,7 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
         erasure = requests.get(tx, tenant_id, request_id)
         found = holds_in_scope.holds_in(tx, tenant_id, erasure.scope) if erasure and erasure.status == "held" else []
         others = same_case.list_unfinished(tx, tenant_id, request.case_reference, request_id)
+        report = retained_texts.mark_gone(tx, tenant_id, (erasure and erasure.report) or {})
     texts = document_texts.read()
     partial = None
     if erasure is not None and erasure.status == "held":
@@ -303,12 +304,12 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
             HeldMemories(each.hold_id, each.placed_at, each.memories, describe_ground(erasure.kind, each.ground, texts))
             for each in found
         ]
-        partial = PartialErasure((erasure.report or {}).get("memories", 0), erasure.finished_at, held)
+        partial = PartialErasure(report.get("memories", 0), erasure.finished_at, held)
     render = render_letter_page if as_page else render_letter_text
-    report = (erasure and erasure.report) or {}
     facts = ErasureFacts(
         erasure is not None,
-        count_similar(report),
+        erasure is not None and erasure.status == "verified" and found_nothing({**report, "status": erasure.status}),
+        count_similar(report) + count_similar_hidden(report),
         count_reviews(report).open,
         [OpenErasure(*each) for each in others],
         partial,
@@ -318,7 +319,7 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
 
 
 def _list_open_work(facts: ErasureFacts) -> list[str]:
-    """Return the work that remains after an erasure, for the caller who prints its letter."""
+    """Return what remains to be done after an erasure or is missing, for the caller who prints its letter."""
     texts = count_of(facts.reviews, "text", "texts")
     reviews = [f"{texts} with a part of the person's name still to review"] if facts.reviews else []
     others = [
@@ -326,6 +327,8 @@ def _list_open_work(facts: ErasureFacts) -> list[str]:
         for each in facts.others[:_OTHERS_MAX]
     ]
     more = len(facts.others) - len(others)
+    held = facts.partial.held if facts.partial else ()
+    reviews += [f"legal hold {each.hold_id} without a legal ground" for each in held if each.ground is None]
     return reviews + others + ([count_of(more, "further erasure", "further erasures")] if more else [])
 
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from app.domain.privacy.case_details import check_nameless
 from app.domain.privacy.erasure import is_whole
 from app.domain.privacy.name_parts.finder import NamePartFinder
-from app.domain.privacy.subject_names import NameFinder, fold_name, spelling_variants
+from app.domain.privacy.subject_names import NameFinder, contains_exactly, fold_name, spelling_variants
 from app.store.core import database
 from app.store.erasure.references import as_word
 from app.store.erasure.requests import Erasure
@@ -81,17 +81,31 @@ def find_aliases(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) ->
 
 
 def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> list[RetainedText]:
-    """Return the retained texts that contain a name of the erased person; none unless the erasure covers a person."""
+    """Return the retained texts that contain a name of the erased person; none unless the erasure covers a person.
+
+    A text with the name as another stored subject is spelled, but not as the erased person is, is omitted:
+    `find_possible` lists it. In a reason of a released hold on the person, a part of the name counts as the name.
+    """
     subject = _erased_subject(erasure)
-    names = NameFinder([] if subject is None else [subject, *(erasure.aliases or ())])
-    if subject is None or not names:
+    if subject is None:
         return []
+    names_of_person = [subject, *(erasure.aliases or ())]
+    names = NameFinder(names_of_person)
+    if not names:
+        return []
+    namesakes = subjects.find_namesakes(tx, tenant_id, subject)
     texts = [
         each
         for each in retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
         if each.subject is None or not names.is_in(each.subject)  # omits a hold in force on this subject
     ]
-    found = [each for each in texts if names.is_in(each.text)]
+    own, finder = retained_texts.list_hold_texts(tx, tenant_id, subject), NamePartFinder(names_of_person)
+    found = [
+        each
+        for each in texts
+        if (each.key in own and (names.is_in(each.text) or finder.find(each.text)))
+        or (names.is_in(each.text) and not _means_namesake(each.text, subject, namesakes))
+    ]
     others = {each: names.misspellings(each.text) for each in texts if each not in found}
     known = _known_names(tx, tenant_id, {word for words in others.values() for word in words})
     return [*found, *(each for each, words in others.items() if words - known)]
@@ -105,28 +119,43 @@ def redact_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) ->
 
 
 def find_possible(tenant_id: UUID, erasure: Erasure) -> dict[str, Any] | None:
-    """Return the places of texts that contain a part of the erased person's names, for the report.
+    """Return the places of texts that contain a part of the erased person's names or a namesake, for the report.
 
     Such a text may mean another person, so an operator decides about it; it isn't redacted. Decisions from an earlier
     pass are retained.
 
     Returns:
         `texts`, at most `MENTIONS_MAX` places, and `more`, the number of further texts: those above the limit, and
-        those that contain only parts that occur in very many texts. None if the names have no parts.
+        those that contain only parts that occur in very many texts. None if the erasure covers no person, or if the
+        names have no parts and nobody has the same name in another spelling.
     """
     subject = _erased_subject(erasure)
-    finder = NamePartFinder([] if subject is None else [subject, *(erasure.aliases or ())])
-    if subject is None or not finder.parts:
+    if subject is None:
         return None
+    finder = NamePartFinder([subject, *(erasure.aliases or ())])
     with database.tenant(tenant_id) as tx:
+        namesakes = subjects.find_namesakes(tx, tenant_id, subject)
+        if not finder.parts and not namesakes:
+            return None
         texts = retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
-    found = {each.place: parts for each in texts if (parts := finder.find(each.text))}
+    found = {
+        each.place: parts | named
+        for each in texts
+        for parts in [finder.find(each.text)]
+        for named in [{each.key} if _means_namesake(each.text, subject, namesakes) else set()]
+        if parts or named
+    }
     tally = Counter(part for parts in found.values() for part in parts)
     frequent = {part for part, count in tally.items() if count > max(FREQUENT_MIN, len(texts) * FREQUENT_SHARE)}
     places = [place for place, parts in found.items() if parts - frequent][:MENTIONS_MAX]
     earlier = {_place(each): each for each in ((erasure.report or {}).get("mentions") or {}).get("texts", ())}
     listed = [earlier.get(place) or place._asdict() for place in places]
     return {"texts": listed, "more": len(found) - len(places)}
+
+
+def _means_namesake(text: str, subject: str, namesakes: Collection[str]) -> bool:
+    """Return True if a text contains the name only as subjects with another spelling of it are stored."""
+    return contains_exactly(text, namesakes) and not contains_exactly(text, [subject])
 
 
 def _place(mention: Mapping[str, Any]) -> TextPlace:
@@ -163,6 +192,19 @@ def read_mentions(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -
         for number, each in enumerate(mentions, start=1)
         for known in [current.get(_place(each))]
     ]
+
+
+def mark_gone(tx: database.Transaction, tenant_id: UUID, report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an erasure's report with the decision `gone` for texts that are deleted or replaced by another erasure."""
+    mentions = report.get("mentions")
+    if not mentions or all(each.get("decision") == "redact" for each in mentions["texts"]):
+        return report
+    current = retained_texts.read_texts(tx, tenant_id, [_place(each) for each in mentions["texts"]])
+    texts = [
+        each if each.get("decision") == "redact" or _place(each) in current else each | {"decision": "gone"}
+        for each in mentions["texts"]
+    ]
+    return {**report, "mentions": mentions | {"texts": texts}}
 
 
 def redact_mentions(tx: database.Transaction, tenant_id: UUID, mentions: Sequence[Mapping[str, Any]]) -> None:

@@ -23,7 +23,7 @@ list_periods = database.in_tenant(subject_retention.list_periods)
 def set_period(tenant_id: UUID, new: NewRetention, actor: str) -> list[SubjectPeriod]:
     """Set or remove a subject's retention period, and make the memories about the subject due for the next sweep.
 
-    If there are many memories, a job makes the rest of them due.
+    If there are many memories, the call makes only the first of them due, and creates a job for the rest.
 
     Returns:
         The subject's periods afterwards.

@@ -50,7 +50,7 @@ from app.store.strength import reviews
 from app.store.strength.reviews import ReviewSchedule
 
 POOL: Final = 40
-"""Number of top search results to judge, and maximum number of memories added to them for their reminders and cues."""
+"""Number of top search results to judge, and maximum number of memories added because they have reminders or cues."""
 NAMES_CHARACTERS: Final = 2_000
 """Number of characters at the start of a candidate's text that are searched for names."""
 
@@ -65,7 +65,8 @@ class JudgedCandidates:
         gate: The features from which `openness` is computed.
         worths: The worth of each candidate, 0 to 1.
         features: The features from which `worths` are computed.
-        knowledge: Factor on the worth of each candidate by its form, from `knowledge.knowledge`.
+        knowledge: For each candidate, the factor (included in `worths`) by which the form of its text reduces the
+            worth; see `knowledge.knowledge`.
     """
 
     relevance: Floats
@@ -104,7 +105,7 @@ class JudgedWindow:
 
 
 def _restrict_sources(request: SearchRequest, allowed: Sequence[Source]) -> SearchRequest:
-    """Return a search of the allowed sources among those requested; if there is none, one that finds nothing."""
+    """Restrict a request to the allowed sources; if none of its sources is allowed, return one that finds nothing."""
     sources = tuple(source for source in request.sources or allowed if source in allowed)
     return structs.replace(request, sources=sources, ids=None if sources else (NIL,))
 
@@ -190,7 +191,7 @@ def judge_window(
 def _join_holders(
     tx: database.Transaction, tenant_id: UUID, ranked: Sequence[SearchResult], held: Iterable[FlagHolders]
 ) -> list[SearchResult]:
-    """Return the best search results and the newest memories with reminders or cues, rarest reminder or cue first."""
+    """Return the best search results, then the newest memories with reminders or cues, rarest of these first."""
     best = list(ranked[:POOL])
     rarest_first = sorted(held, key=lambda holders: holders.memories)
     newest_ids = dict.fromkeys(memory_id for holders in rarest_first for memory_id in holders.newest)

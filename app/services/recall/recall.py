@@ -36,8 +36,8 @@ class RecalledContext:
         context: The memories that fit the token budget, as one text; empty if none fits.
         ids: Ids of the memories in the context, best first.
         tokens: Upper estimate of the number of tokens in the context.
-        thresholds: The relevance that memories had to exceed, by name: `least` or a field of the policy. That of
-            `recall.relevance_above` is its value before the relevance of the best memory raises it.
+        thresholds: The relevance that memories had to exceed, by name: `least` or a field of the policy. For
+            `recall.relevance_above`, this is the policy's value; the best memory's relevance may raise the actual one.
     """
 
     memories: list[Recalled]
@@ -72,7 +72,7 @@ class _Pick:
 
     @property
     def importance(self) -> float:
-        """The importance in the window's context by which the candidate is ordered if the policy says so."""
+        """The importance by which the candidate is ordered if the policy says so: higher if it is due for review."""
         return float(self.window.importance[self.place]) * self._boost
 
     @property
@@ -86,9 +86,9 @@ _NOTHING: Final = RecalledContext([], "", [], 0, {})
 def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | None = None) -> RecalledContext:
     """Return the memories relevant to a conversation; a recall doesn't count as a use.
 
-    A memory is relevant if its relevance exceeds the threshold of the request or the policy. The memories are ordered
-    by relevance or by importance in the conversation's context, with a boost for memories due for review; or, instead
-    of by relevance, by the operator's reranker if the policy enables it.
+    A memory is relevant if its relevance exceeds the threshold of the request or the policy. The policy orders
+    the memories by relevance or by importance in the conversation's context; memories due for review rank higher. If
+    the order is by relevance and the policy enables the operator's reranker, the reranker then reorders the best ones.
     Memories that the conversation already contains are left out, and only one of several equal texts is returned.
 
     Args:
@@ -106,7 +106,7 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     picks = [
         pick for window in windows for pick in _pick_relevant(window, request, thresholds, is_whole=len(turns) == 1)
     ]
-    # Read earlier messages too if the focus refers to them, and either has no memory or `least` is set.
+    # Judge all messages, too, if the focus refers to earlier ones, and no memory was picked or `least` is set.
     if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
         windows.append(judge_window(tenant_id, request, turns, policy))
         picks += _pick_relevant(windows[-1], request, thresholds, is_whole=False)
@@ -116,11 +116,11 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
 def _pick_relevant(
     window: JudgedWindow, request: RecallRequest, thresholds: dict[str, float], *, is_whole: bool
 ) -> list[_Pick]:
-    """Return the candidates above a threshold of their window, best first, and add the window's thresholds.
+    """Return the candidates above the window's threshold, best first, and add the window's thresholds to `thresholds`.
 
-    A question about its speaker usually has an answer among the memories. Such a question also gets the first result of
-    the search, unless other messages surround it and it has a candidate above the threshold: low relevances hardly
-    tell candidates apart, while the order of the search uses more evidence.
+    A question about its speaker usually has an answer among the memories. So if the request has no other message, or no
+    candidate is above the threshold, the first search result above a lower threshold is added at the end. It is chosen
+    by the order of the search, which uses more evidence, because low relevances hardly tell candidates apart.
 
     Args:
         thresholds: The thresholds of all windows so far, by name.

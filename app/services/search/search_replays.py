@@ -253,7 +253,7 @@ def _repeat_searches(tenant_id: UUID, read: _Records, policy: Policy, *, is_dyna
 
 
 def _request(search: RecordedSearch, read: _Records) -> SearchRequest | None:
-    """Rebuild the request of a recorded search; None if its vector's space has changed or it excluded a thread."""
+    """Rebuild the request of a recorded search; None if it has no vector of the search space or excluded a thread."""
     spaces = read.around.spaces
     space_id = spaces.searched.space_id if spaces else None
     if search.vector is None or search.space_id != space_id or "excludes_thread" in search.request:

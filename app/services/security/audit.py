@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
 
 from app import metrics
-from app.domain.privacy import audit_chain
+from app.domain.privacy import audit_chain, erasure
 from app.domain.privacy.audit_chain import START, SYSTEM, Action, AuditEntry, BrokenEntry, ChainPosition, Detail
 from app.store.core import database
+from app.store.erasure import ledger
 from app.store.privacy import audit_entries
 
 PAGE_ENTRIES: Final = 5000
@@ -155,4 +156,26 @@ def verify_recent(tenant_id: UUID) -> ChainVerification:
 
 
 list_entries = database.in_tenant(audit_entries.list_entries)
-"""Return a page of entries, newest first, optionally of one action and below a sequence number."""
+"""Return a page of entries, newest first, with the filters of `store.privacy.audit_entries.list_entries`."""
+
+
+class SubjectDigests(NamedTuple):
+    """The keyed digests of one subject in hexadecimal form; None for a list that has no entries and therefore no key.
+
+    Attributes:
+        audit_log: Digest in the entries of the audit log.
+        erasure_list: Digest in the list of erasures.
+    """
+
+    audit_log: str | None
+    erasure_list: str | None
+
+
+def digest_subject(tenant_id: UUID, subject: str) -> SubjectDigests:
+    """Return the digests by which the audit log and the list of erasures refer to a subject."""
+    with database.tenant(tenant_id) as tx:
+        log_key, list_key = audit_entries.read_subject_key(tx, tenant_id), ledger.digest_key(tx, tenant_id)
+    return SubjectDigests(
+        None if log_key is None else audit_chain.subject_digest(log_key, subject).hex(),
+        None if list_key is None else erasure.digest(list_key, "subject", subject).hex(),
+    )

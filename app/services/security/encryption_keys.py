@@ -51,7 +51,7 @@ class MasterKey:
     """A configured master key.
 
     Attributes:
-        key_id: Digest of the secret, by which stored keys name the master key that wraps them.
+        key_id: Digest of the secret; stored with the wrapped keys to identify the master key that wraps them.
         key: Key for AES, derived from the secret.
     """
 

@@ -12,7 +12,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet
 from joserfc.jws import JWSRegistry
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-"""Accepted signatures, all asymmetric: neither `none` nor an HMAC by a key that others know."""
+"""Accepted signature algorithms. All are asymmetric: only the provider can sign. `none` and HMAC are refused."""
 KEY_TYPES: Final = ("RSA", "EC")
 RSA_BITS_MIN: Final = 2048
 SKEW_SECONDS: Final = 60

@@ -94,7 +94,7 @@ def identify(code: str, nonce: str, verifier: str) -> Person:
 
 
 def log_out_url() -> str | None:
-    """Return the provider's own log-out page, if this process knows that it has one."""
+    """Return the URL of the provider's log-out page; None if this process doesn't know that there is one."""
     known = log_in_provider().known
     if known is None or known.end_session_endpoint is None:
         return None

@@ -50,12 +50,12 @@ def find_access(granted: Collection[str]) -> dict[UUID, frozenset[str]]:
 
 
 def find_fleet_scopes(granted: Collection[str]) -> frozenset[str]:
-    """Return a person's scopes on every tenant, named by a rule or not: those of rules that have the scope `admin`."""
+    """Return the scopes that a person has on every tenant: all scopes of the person's rules with the scope `admin`."""
     return frozenset(scope for rule in _find_rules(granted) if "admin" in rule.scopes for scope in rule.scopes)
 
 
 def digest_rules(values: Collection[str]) -> tuple[str, ...]:
-    """Return digests of the rules for values of the access claim, by which sessions name their rules."""
+    """Return the digests of the rules for these values of the access claim; sessions store these digests."""
     return tuple(_digest_rule(value) for value in settings().oidc_scopes if value in values)
 
 

@@ -107,7 +107,7 @@ def _rotate_batch(tenant_id: UUID, current: encryption_keys.MasterKey, after: by
 
 
 def remove_unused() -> list[str]:
-    """Delete listed master keys that wrap no key, except the current one; return the ids of the others still in use."""
+    """Remove unused master keys, except the current one, from the stored list; return the ids of other keys in use."""
     current = encryption_keys.current_master_key()
     with database.shared() as tx:
         others = [key_id for key_id in master_keys.list_ids(tx) if key_id != current.key_id]

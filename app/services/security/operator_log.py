@@ -1,6 +1,6 @@
 """Record manual actions: a row with the reason, and an audit entry without the reason.
 
-These are the actions on the dashboard, and the end of an erasure's grace period by a call of the API.
+These are the actions on the dashboard, and calls of the API that end an erasure's grace period early.
 
 The reason is free text, so it is retained for a limited time and never enters the audit chain.
 """
@@ -37,6 +37,6 @@ def record_action(tenant_id: UUID, actor: str, act: str, target: str, reason: st
 
 
 def list_actions(tenant_id: UUID, older_than: Place | None = None, limit: int = 50) -> Page[OperatorAction]:
-    """Return a page of actions, newest first, after the given time and id."""
+    """Return a page of actions, newest first; only actions older than `older_than`, a time and id, if it is given."""
     with database.tenant(tenant_id) as tx:
         return operator_log.list_actions(tx, tenant_id, older_than, limit)

@@ -100,7 +100,7 @@ class MemoryWrite:
         self.report(STORED, [summary.memory_id for summary in summaries])
 
     def keep_version(self, file_id: UUID, version_id: UUID) -> None:
-        """Insert a copy of a file, which is about to change, and queue it for embedding."""
+        """Insert a copy of a file that is about to change, and queue the copy for embedding."""
         file_memories.add_version(self.tx, self.tenant_id, file_id, version_id)
         self.measure_inserted([version_id])
         self.queue([EMBED], [version_id])
@@ -283,7 +283,8 @@ def refresh_summaries(
 ) -> None:
     """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
 
-    Call this in the transaction that changes the memories, with their rows locked. The next tick sends the job.
+    Call this in the transaction that changes the memories, with their rows locked. The next task `tick`
+    sends the job to a worker.
 
     Args:
         summary_ids: Summaries that are also rewritten, from the sources that they still have.

@@ -120,7 +120,7 @@ def _load_package(entry: metadata.EntryPoint) -> Profile:
     if isinstance(result, tuple) and len(result) == PARTS:
         model, parameters = result
         return Profile(model, parameters)
-    raise Unfit(f"its entry point must be (model, parameters) or a function that returns them, not {target!r}")
+    raise Unfit(f"its entry point must be a Profile, (model, parameters) or a function returning one, not {target!r}")
 
 
 def _load_file(name: str, path: Path) -> Profile:

@@ -93,7 +93,7 @@ def strengthen_linked(
 
 
 def _moments(along: Reached, request: Used) -> Used:
-    """Return the linked memories that the request didn't use itself, with the last use of a memory linked to each."""
+    """Return the linked memories that the request didn't use itself, each with the last use that reaches it."""
     moments: dict[UUID, float] = {}
     for memory_id, at in request.items():
         for neighbour_id in along.get(memory_id, ()):

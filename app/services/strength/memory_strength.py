@@ -79,7 +79,7 @@ def iterate_pages(
 
 
 def advance_to_era(held: StoredStates, times: Timeline, now: float) -> StoredStates:
-    """Return the memories with their states advanced to the era at `now`; the caller writes them with its version."""
+    """Return the memories with their states advanced to the era at `now`; the caller writes that era's version, too."""
     return replace(held, state=times.advance_to(held.state, held.versions, now))
 
 

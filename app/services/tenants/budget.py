@@ -2,8 +2,8 @@
 
 A limit can be exceeded slightly. Models are called only until the budget state is `HARD` (a limit is reached), and
 every call is counted. The excess is therefore limited to the calls in flight when the limit is reached (a process makes
-up to `LLM_CONCURRENCY` calls at once and checks the state before each batch) and the calls that other processes start
-within `FRESH_SECONDS`, before they re-read the spending. Cost limits only apply to models with a price;
+up to `EBBING_LLM_CONCURRENCY` calls at once and checks the state before each batch) and the calls that other processes
+start within `FRESH_SECONDS`, before they re-read the spending. Cost limits only apply to models with a price;
 `list_warnings` reports models without one.
 """
 
@@ -209,13 +209,13 @@ def report_costs(tenant_id: UUID, first: date | None = None, last: date | None =
 
 def list_warnings(config: Settings) -> list[str]:
     """Return warnings for cost limits that can't be enforced, because a model has no price."""
-    limits = {"BUDGET_COST": config.budget_cost, "BUDGET_TOTAL_COST": config.budget_total_cost}
+    limits = {"EBBING_BUDGET_COST": config.budget_cost, "EBBING_BUDGET_TOTAL_COST": config.budget_total_cost}
     names = [name for name, limit in limits.items() if limit is not None]
     if not config.has_provider or not names:
         return []
     return [
-        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set but {model} has no price in PRICES: "
-        "its cost is unknown and isn't limited. Add its price to PRICES."
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set but {model} has no price in "
+        "EBBING_PRICES: its cost is unknown and isn't limited. Add its price there."
         for model in list_models(config)
         if model not in config.prices
     ]

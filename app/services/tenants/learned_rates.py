@@ -34,7 +34,7 @@ MEMORIES_MAX: Final = 5_000
 """Number of memories that are read for each rate."""
 OBSERVED_DAYS_MAX: Final = 365
 EVERY: Final = timedelta(days=7)
-"""Time between two nightly runs that learn; a little less is enough, since nights don't start at exact times."""
+"""Time between two nightly runs that learn; `_NIGHT_SHIFT` less suffices, since nights don't start at exact times."""
 
 _NIGHT_SHIFT: Final = timedelta(hours=12)
 
@@ -47,7 +47,7 @@ class Learned:
 
     Attributes:
         policy: That policy.
-        latest_version: The latest policy version known to the result.
+        latest_version: The highest number of a policy version when the rates were learned; 0 if there is none.
         rates: The rates; none if the profile isn't built in.
         values: Parameters that the next policy version would set, by path below `forgetting.parameters`.
         is_scheduled: True if another version is scheduled, which a change would cancel.
@@ -88,7 +88,7 @@ def learn(tenant_id: UUID, as_of: datetime | None = None) -> Learned:
 
 
 def preview(tenant_id: UUID) -> tuple[Learned, ChangeOutcome | None, PolicyImpact | None]:
-    """Learn the rates, and return the effect of applying them, without writing anything; None if none would change."""
+    """Return the learned rates, and the outcome and impact of applying them (None if none changes). Write nothing."""
     learned = learn(tenant_id)
     if learned.change is None:
         return learned, None, None
@@ -102,7 +102,7 @@ def apply(tenant_id: UUID, actor: str) -> tuple[Learned, ChangeOutcome | None, U
         actor: The actor named in the audit log.
 
     Returns:
-        The rates, the outcome, and the id of the job that rebases the memories; None without one.
+        The rates; the outcome, None if no rate changes; the id of the job that rebases the memories, None without one.
 
     Raises:
         Conflict: Another version was written in the meantime.

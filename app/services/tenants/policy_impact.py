@@ -44,7 +44,7 @@ class PolicyImpact:
         moves: Number of memories that the change moves, by their tiers before and after.
         sample: The first `SAMPLES` of these memories, with their tiers before and after.
         lost: Number of memories that permanently lose information, by name in `conversion.LOSSES`.
-        found: Threshold of the keep chance that the policy's `tiers.target_active_share` would have; None without one.
+        found: Threshold of the keep chance found for the policy's `tiers.target_active_share`; None if that isn't set.
     """
 
     at: float

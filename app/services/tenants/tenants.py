@@ -89,7 +89,7 @@ def issue_key(
     """Issue another key for a tenant and return its text, which can't be retrieved again.
 
     Args:
-        source: The highest source that the key may give to memories.
+        source: The most trusted source that the key may give to memories.
         actor: The actor named in the audit log.
 
     Raises:

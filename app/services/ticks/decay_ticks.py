@@ -150,9 +150,9 @@ def record_activation(tenant_id: UUID, memory_ids: list[UUID]) -> None:
 
 
 def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int | None) -> list[HistoryPoint]:
-    """Return the activation of a memory at the newest `HISTORY_TICKS` ticks, optionally of a part of them.
+    """Return a memory's activation at the newest `HISTORY_TICKS` ticks, optionally only from `first` to `last`.
 
-    The history starts at the memory's first tick, or earlier if a search had found the memory before that tick.
+    The history starts when the memory's decay first advances by a tick, or earlier, when a search finds the memory.
     """
     with database.tenant(tenant_id) as tx:
         clock = _locked(tx, tenant_id)
@@ -182,7 +182,7 @@ def list_history(tenant_id: UUID, memory_id: UUID, first: int | None, last: int 
 def _locked(tx: database.Transaction, tenant_id: UUID) -> DecayClock:
     clock = decay_clocks.read(tx, tenant_id, locked=True)
     if clock is None:
-        raise Conflict("the tenant has no decay clock: its deletion has removed it")
+        raise Conflict("the tenant has no decay clock: the deletion of the tenant has removed it")
     return clock
 
 

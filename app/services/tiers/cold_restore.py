@@ -1,7 +1,7 @@
 """Restore memories from cold storage: fetch records by byte range, verify them, and write their contents back.
 
-A missing or damaged record fails only its own memory, and the outcome names the reason. Memories whose records move
-during all three attempts are neither restored nor reported. A restored record leaves a gap in its segment, and its key
+A missing or damaged record fails only its own memory, and the outcome names the reason. A memory whose record
+moves during all three attempts fails, too, but isn't logged. A restored record leaves a gap in its segment, and its key
 is destroyed.
 """
 

@@ -90,7 +90,7 @@ def move_segment(tenant_id: UUID, as_of: datetime | None = None, limit: int = co
     store = cold_store()
     with memory_write(tenant_id, "tier") as write:
         due = transitions.claim_due(write, SOURCE, limit, as_of)
-        # Memories that have expired or are to be erased must not be copied first.
+        # Memories that have expired or are to be erased must not be copied to cold storage before their deletion.
         fading = due.only(np.flatnonzero(due.decision.rules == _DECAY))
         contents = _take_fitting(cold_segments.read_contents(write.tx, tenant_id, fading.held.ids))
     if not contents:
@@ -231,7 +231,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
 def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
     """Return the tiers before and after the work: a memory moves to cold storage at most, and only because of decay.
 
-    Memories that expire or are to be erased aren't copied first.
+    Memories that expire or are to be erased aren't copied to cold storage before their deletion.
     """
     lower = np.minimum(decision.tiers, DECAY_TIERS.index("cold"))
     return standing.tiers, np.where(decision.rules == _DECAY, np.maximum(standing.tiers, lower), standing.tiers)

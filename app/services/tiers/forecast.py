@@ -78,7 +78,7 @@ class TierForecast:
         changed: Number of memories by day and tier under the changed policy; None without one.
         moves: Moves that the changed policy would cause immediately.
         keep_above: Threshold of the keep chance in force; None if the policy decides by salience.
-        found: Threshold that the changed policy's `tiers.target_active_share` would have; None without one.
+        found: Threshold found for the changed policy's `tiers.target_active_share`; None if that isn't set.
     """
 
     as_of: datetime

@@ -1,4 +1,4 @@
-"""Calibrate a tenant's keep chances every night: the threshold for its target share, and shifts by role from uses.
+"""Calibrate keep chances every night: find the threshold for a tenant's target share, and learn each role's shift.
 
 A new calibration is stored together with the former one. Memories that the two may judge differently are then marked
 due for the sweep in slices; the last slice drops the former calibration. So an interrupted run can be continued.
@@ -27,7 +27,7 @@ from app.store.tenants.keep_calibrations import ChanceRange
 MARKED_ROWS: Final = 5_000
 COUNTED_FROM: Final = timedelta(days=7)
 COUNTED_TO: Final = timedelta(days=37)
-"""Ages of the memories whose uses count: old enough to have been used, and hardly any archived (and so hidden) yet."""
+"""Ages between which uses of memories are counted: they have had time to be used, and hardly any is archived yet."""
 
 log = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ from app.store.tiers import archive, pca_bases, pca_shares
 from app.store.tiers.pca_bases import SHARED, BasisInfo, Draw
 
 OWN_FROM: Final = 1000
-"""Number of vectors from which a tenant gets its own basis."""
+"""Minimum number of vectors for which a tenant gets its own basis."""
 SHARE_EACH: Final = 50
 """Number of vectors that each tenant contributes to the shared basis."""
 REFIT_DAYS: Final = 90
@@ -121,7 +121,8 @@ def refit_basis(tenant_id: UUID) -> tuple[str, ...]:
 def _refit(tenant_id: UUID, space: Space, count: int) -> tuple[str, ...]:
     """Fit a tenant's own basis on a new sample, if it is due.
 
-    The sample is committed before the fit: memories deleted during the fit leave it, and the basis is then incomplete.
+    The sample is committed before the fit: deleting a memory during the fit removes its vector from the sample, and the
+    basis is then incomplete.
     A crash before the basis is added leaves the older basis without a sample, and therefore incomplete.
     """
     with database.tenant(tenant_id) as held:

@@ -35,10 +35,10 @@ ROWS: Final = 500
 def check_complete(tenant_id: UUID) -> None:
     """Record which of a tenant's bases and shares still have all their vectors, after fits in progress have ended.
 
-    An erasure calls this after it has deleted its memories. From then on these bases are known to contain none of its
-    vectors, although edits of other memories continue to delete rows of the samples. Waiting for the fits matters
-    because a basis can be fitted on vectors that were deleted between the draw of its sample and its insertion: either
-    it is found now, or its sample was drawn after the deletion.
+    An erasure calls this after it has deleted its memories. The bases recorded as complete contain none of the erased
+    vectors; this stays known although edits of other memories continue to delete rows of the samples. A fit in progress
+    may use vectors that were deleted after its sample was drawn. Once such fits have ended, their bases are stored and
+    checked here; any later fit draws its sample after the deletion.
     """
     for owner in (tenant_id, SHARED):
         with database.tenant(owner) as tx:

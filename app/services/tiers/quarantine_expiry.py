@@ -30,7 +30,7 @@ PAGES_MAX: Final = 10_000
 def expire_quarantined(tenant_id: UUID, as_of: datetime) -> int:
     """Delete the expired memories in quarantine that no legal hold covers; return their number.
 
-    A summary in quarantine of which no other source remains is deleted with its sources; other summaries are rewritten.
+    A summary in quarantine is deleted with its sources if all of them have expired; other summaries are rewritten.
     """
     deleted, after = 0, NIL
     for _ in range(PAGES_MAX):

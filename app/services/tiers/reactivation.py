@@ -120,6 +120,9 @@ def record_reactivation(
         source: Their former tier.
         era: The era at `now`.
         now: Seconds since 1970.
+
+    Returns:
+        The states with the raised strengths.
     """
     before = era.dynamics.strength(back.state, now)
     raised = era.dynamics.at_strength(back.state, now, np.maximum(before, STRENGTH))

@@ -1,4 +1,4 @@
-"""Compute archived vectors again that are missing, or whose PCA basis is missing or unusable, from the memories' texts.
+"""Recompute, from the texts, archived vectors that are missing or whose PCA basis is missing or unusable.
 
 Memories without a vector were archived before they were embedded, such as by the load of a dump. A basis can be lost by
 a fault, by a partial restore, or by an erasure that deleted a shared basis while the tenant's vectors of a former
@@ -29,7 +29,7 @@ from app.store.tiers.archive import ArchivedGroup
 from app.store.tiers.pca_bases import SHARED
 
 ROWS: Final = 200
-UNAVAILABLE: Final = "the embedder doesn't answer now, so vectors without a basis are computed again in the next night"
+UNAVAILABLE: Final = "the embedder can't be used now, so missing and unusable vectors are computed in the next night"
 
 log = structlog.get_logger(__name__)
 

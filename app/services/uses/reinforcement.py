@@ -188,7 +188,7 @@ def _reinforce(write: MemoryWrite, touched: Sequence[EnvelopeTouches], *, by_tou
     """Apply the uses of these envelopes.
 
     Args:
-        by_touch: The uses were requested by a touch of one memory, which is no observation.
+        by_touch: True for a call of the touch route, which isn't an observation: the policy can't ignore it.
     """
     tx, tenant_id = write.tx, write.tenant_id
     named_ids = {use.id for envelope in touched for use in envelope.touches.uses}

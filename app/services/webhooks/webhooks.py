@@ -68,7 +68,7 @@ def create(tenant_id: UUID, given: NewWebhook, created_by: str) -> WithSecret:
 
 
 list_webhooks = database.in_tenant(webhooks.list_webhooks)
-"""Return a page of webhooks, latest first, after the given creation time and id."""
+"""Return a page of webhooks, latest first; only those created before the given creation time and id, if any."""
 
 
 def get(tenant_id: UUID, webhook_id: UUID) -> Webhook:
@@ -125,7 +125,7 @@ def delete(tenant_id: UUID, webhook_id: UUID, deleted_by: str) -> None:
 
 
 def rotate(tenant_id: UUID, webhook_id: UUID, given: SecretRotation, rotated_by: str) -> WithSecret:
-    """Replace a webhook's secret. The old one signs, too, for `overlap_hours`; one from an earlier rotation is deleted.
+    """Replace a webhook's secret. The old secret also signs for `overlap_hours`; any older secret is deleted.
 
     Raises:
         NotFound: This tenant has no such webhook.

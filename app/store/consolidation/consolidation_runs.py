@@ -79,7 +79,7 @@ SELECT run_id FROM left_off UNION ALL SELECT run_id FROM begun
 
 
 def has_recent_by_size(tx: Connection, tenant_id: UUID, as_of: datetime) -> bool:
-    """Return whether a run started because of the tenant's size in the day before `as_of`."""
+    """Return whether, in the day before `as_of`, a run started because of the tenant's size."""
     return bool(tx.execute(_RECENT, {"tenant": tenant_id, "as_of": as_of}).scalar_one())
 
 

@@ -30,13 +30,13 @@ WHERE tenant_id = %(tenant)s AND status IN ('active', 'proposed')
 
 
 def settle_edited(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Reject or propose supersessions that edits of these memories, of any field, have made invalid."""
+    """Reject supersessions that edits of these memories have made invalid, or turn them into proposals."""
     reject_cross_subject(tx, tenant_id, memory_ids)
     propose_lower(tx, tenant_id, memory_ids)
 
 
 def propose_lower(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
-    """Turn supersessions into proposals if these newer memories have a lower source than the older ones now.
+    """Turn a supersession by one of these memories into a proposal if the older memory's source is now more trusted.
 
     Supersessions that a person has stated or decided remain.
     """

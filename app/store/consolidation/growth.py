@@ -14,7 +14,7 @@ VECTOR_BYTES_MAX: Final = 32_000
 def list_large(tx: Connection) -> list[UUID]:
     """Return the tenants that may be over their policy's number of active memories or near their quota.
 
-    Vectors count with their largest possible size, so a tenant below its quota may be among them, but none is missing.
+    Each vector counts with the largest possible size: every tenant near its quota is included, and maybe others.
 
     Args:
         tx: A transaction from `database.drain()`.

@@ -46,8 +46,8 @@ SELECT tenant_id, supersession_id, false, %(erasure)s, memory_id, superseded_id,
 def show_again(tx: Connection, tenant_id: UUID, erasure_id: UUID) -> list[SupersessionPair]:
     """Restore all supersessions saved for an erasure whose memories are visible again.
 
-    If one end of a supersession is still hidden, the supersession is reassigned to the erasure in its grace period or
-    the quarantine that hides this end, and deleted if neither does.
+    If an erasure in its grace period or a quarantine still hides an end of a supersession, the supersession is
+    reassigned to that erasure or quarantine. Otherwise, a supersession with a hidden end is deleted.
 
     Returns:
         The pairs that became active; the caller must check whether they are still valid.

@@ -111,7 +111,7 @@ _ON_DAYS_OF_NOBODY: Final = _ON.format(whose="subject IS NULL")
 
 
 def find_merged_groups(tx: Connection, tenant_id: UUID, groups: Sequence[Mapping[UUID, int]]) -> dict[int, set[bool]]:
-    """Return the groups that an earlier merge covers: it contains all their memories at their current text versions.
+    """Return the groups that an earlier merge covers: the merge contains all of the group's memories in these versions.
 
     Rejected and undone merges count; a merge whose summary no longer exists doesn't count.
 

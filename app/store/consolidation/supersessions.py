@@ -128,7 +128,7 @@ CROSS JOIN LATERAL (
 
 
 def list_superseding(tx: Connection, tenant_id: UUID, memory_ids: Iterable[UUID]) -> set[SupersessionPair]:
-    """Return the active supersessions of these memories, of the memories that supersede them, and so on."""
+    """Return the active supersessions by which these memories are superseded, directly or through other memories."""
     rows = driver_connection(tx).execute(_ABOVE, {"tenant": tenant_id, "ids": Uuids(list(memory_ids))}, binary=True)
     return {SupersessionPair(*row) for row in rows}
 
@@ -153,7 +153,7 @@ def upsert_pairs(
     """Insert pairs with `status`; a pair whose outcome has a reason is inserted as proposed or rejected instead.
 
     The reason `source` makes it proposed, any other reason rejected. The caller holds the lock. Statements of callers
-    and persons replace an existing supersession with another status; a model's don't. No proposal replaces a decision.
+    and persons overwrite a supersession that has another status; a model's don't. No proposal overwrites a decision.
 
     Returns:
         The pairs that have this status now but didn't have it before.

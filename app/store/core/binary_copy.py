@@ -72,7 +72,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         accepted_ms: Time at which Redis accepted the envelope, in milliseconds since 1970.
         sent_ms: Time of sending by the sender's clock, for memories with `written`; None for others.
         writer: The API key that sent it, whose source limits that of the memories.
-        first: Index from which the memories' ids and sequence numbers are counted; `pack` always counts from 0.
+        first: Index of the first memory in the envelope, an offset of its id and sequence number; `pack` assumes 0.
     """
 
     entry_id: str

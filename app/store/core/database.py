@@ -192,7 +192,7 @@ def is_locked_out(error: BaseException) -> bool:
 
 
 def is_too_slow(error: BaseException) -> bool:
-    """Return True if PostgreSQL cancelled the statement because it exceeded `STATEMENT_TIMEOUT_SECONDS`."""
+    """Return True if PostgreSQL cancelled the statement because it exceeded `EBBING_STATEMENT_TIMEOUT_SECONDS`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, psycopg.errors.QueryCanceled)
 

@@ -1,4 +1,4 @@
-"""Execute a few large, frequent SQL statements per connection with cached plans.
+"""Execute large, frequent SQL statements with cached plans, of which each connection has a few.
 
 By default, PostgreSQL plans every execution again (see `database`), because a cached plan becomes unsuitable as tables
 grow. For a large, frequent statement, planning takes a fifth of the time. Its plan can be cached if the statement

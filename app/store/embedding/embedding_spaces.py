@@ -25,7 +25,7 @@ class Space:
     Attributes:
         model: The model's name and every other property on which the comparability of its vectors depends.
         dimensions: Number of components of a vector.
-        embedder: The kind of embedder, a value of the setting `EMBEDDER`.
+        embedder: The kind of embedder, a value of `EBBING_EMBEDDER`.
     """
 
     space_id: int

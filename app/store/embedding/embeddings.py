@@ -51,7 +51,7 @@ SELECT memory_id, thread, 0, true, text_version, text, speaker, occurred_at FROM
 ORDER BY thread, place, memory_id
 """)  # noqa: S608 - built from constants
 
-# Memories to which following turns were added after the texts were read. Embedding these turns rewrites their vectors.
+# Memories after which turns were added since the texts were read; embedding those turns rewrites the memories' vectors.
 _FOLLOWED = text("""
 SELECT memory_id FROM unnest(CAST(:ids AS uuid[]), CAST(:counts AS integer[])) AS read (memory_id, known)
 WHERE known < (

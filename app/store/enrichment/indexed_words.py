@@ -1,11 +1,11 @@
 """Build the SQL that prepares a memory's text or a query for PostgreSQL's full-text parser.
 
-ASCII text is passed unchanged. Other text is composed (NFC), and full-width letters, ligatures and similar forms become
-plain ones (NFKC). Text in scripts without spaces between words (Chinese, Japanese, Thai), and Korean text, whose words
-have endings, is passed as single characters and as pairs of characters: a query of two characters then matches within a
-sentence, and ranks adjacent characters highest. Accented text is passed with and without accents, so that the exact
-spelling ranks above a similar one. Paths, addresses and code identifiers are passed whole and in parts: `nginx` from
-`/etc/nginx.conf`, `user` from `getUserName`.
+ASCII characters are passed unchanged. Other text is composed (NFC), and full-width letters, ligatures and similar forms
+become plain ones (NFKC). Text in scripts without spaces between words (Chinese, Japanese, Thai), and Korean text, whose
+words have endings, is passed as single characters and as pairs of characters: a query of two characters then matches
+within a sentence, and ranks adjacent characters highest. Accented text is passed with and without accents, so that the
+exact spelling ranks above a similar one. Paths, addresses and code identifiers are passed whole and in parts: `nginx`
+from `/etc/nginx.conf`, `user` from `getUserName`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def write(
 
     A kind is written if the caller gave none, a salience if the current salience was computed by rules. A multiplier is
     written if the current multiplier is 1 or an earlier suggestion: any other value was set by the caller or raised by
-    uses.
+    uses. A pace is always written.
 
     Args:
         texts: Memory ids, with the text versions from which the suggestions were derived.

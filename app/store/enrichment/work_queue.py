@@ -34,7 +34,7 @@ class WorkClaim:
     Attributes:
         work_ids: The claimed items.
         memory_ids: The memories of all claimed items.
-        attempts: Number of times that the most often claimed of these items was claimed, including this claim.
+        attempts: Highest number of claims of one of these items, including this claim.
         are_several: Several tenants have work of the stage.
         is_shared: The claim was limited because tenants share the stage.
     """

@@ -145,7 +145,7 @@ SELECT {_NUMBERS.replace("{rows}", "back")} FROM back
 def hide_matching(
     tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID], *, also_by_id: bool
 ) -> tuple[dict[UUID, list[UUID]], TierCounts]:
-    """Hide the memories among these that match an open erasure, because they were added, edited or restored since.
+    """Hide the memories among these that match an open erasure: they were added, edited or restored after its request.
 
     Args:
         tx: The tenant's transaction, which has locked the memories.

@@ -55,11 +55,11 @@ class Erasure:
         batch_id: The running batch that carries out this deletion of one memory; for a batch, its own id.
         controller: Name and address of the company that answers the request; retained for the report, as are
             `case_reference` and `legal_basis`.
-        legal_basis: A letter of GDPR Art. 17(1), or the operator's words.
+        legal_basis: `a` to `f` for a point of GDPR Art. 17(1), or a text by the operator; None if not given.
         aliases: Other names of the person, by which texts of operators are redacted; None once the erasure is finished.
         texts_redacted: Number of texts of operators that contained a name of the person.
         arrived_at: Time of receipt of the request; None for deletions, and in rows of earlier versions.
-        whole_tenant: It deletes the tenant, which refuses requests from then on; its scope selects every memory.
+        whole_tenant: True if it deletes the tenant, which then refuses requests; the scope then selects every memory.
     """
 
     erasure_id: UUID
@@ -98,7 +98,7 @@ class Erasure:
 
 
 class Matching(NamedTuple):
-    """Memories in a scope that an erasure would hide now, and those already hidden; of each, those under a hold."""
+    """Numbers of memories in a scope: visible, visible under a legal hold, hidden, and hidden under a legal hold."""
 
     memories: int
     held: int
@@ -167,7 +167,7 @@ def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
 
 
 def adopt(tx: Connection, tenant_id: UUID, erasure_id: UUID, limit: int) -> tuple[list[UUID], datetime | None]:
-    """Assign up to `limit` memories that were deleted without an erasure to this erasure.
+    """Assign to this erasure up to `limit` memories that were deleted outside of any erasure.
 
     Returns:
         The memories' ids, and the time of the latest deletion (None if there is none).
@@ -194,8 +194,8 @@ SELECT coalesce(array_agg(memory_id ORDER BY memory_id), '{}') AS ids, max(delet
 def due(tx: Connection, tenant_id: UUID, as_of: datetime, failed: Sequence[UUID] = ()) -> UUID | None:
     """Return the due erasure whose grace period ended first, or None if no erasure is due.
 
-    Erasures with an unfinished job, and deletions in a running batch, aren't due. An erasure that waits for a legal
-    hold isn't due either: releasing the hold creates a job for it.
+    Erasures with an unfinished job, and deletions in a running batch, aren't due. An erasure that awaits
+    the release of a legal hold isn't due either: the release creates a job for it.
 
     Args:
         failed: Erasures to skip.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
+from unicodedata import normalize
 from uuid import UUID
 
 import msgspec
@@ -16,6 +17,7 @@ from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
 from app.store.erasure import requests
 from app.store.erasure.references import as_word
 from app.store.erasure.requests import Erasure
+from app.store.memories import subjects
 from app.store.privacy.holds import HOLDS
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
@@ -90,7 +92,9 @@ SELECT count(*) FROM (
 ) AS texts
 WHERE written <> '{REDACTED}' AND EXISTS (
   SELECT FROM unnest(%(spellings)s::text[]) AS name
-  WHERE strpos(' ' || lower(normalize(written, NFKC)) || ' ', ' ' || name || ' ') > 0)""",  # noqa: S608 - constants only
+  WHERE strpos(' ' || lower(normalize(written, NFKC)) || ' ', ' ' || name || ' ') > 0)
+AND NOT (normalize(written, NFC) !~ %(exact)s::text AND EXISTS (
+  SELECT FROM unnest(%(namesakes)s::text[]) AS namesake WHERE normalize(written, NFC) ~ namesake))""",  # noqa: S608 - constants only
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
     "vectors by a basis that is gone": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
@@ -151,9 +155,18 @@ def counts(
         "cut": erasure.cut,
         "erasure": erasure.erasure_id,
         "word": None if subject is None else as_word(subject),
+        "exact": None if subject is None else _as_exact_word(subject),
+        "namesakes": []
+        if subject is None
+        else [_as_exact_word(name) for name in subjects.find_namesakes(tx, tenant_id, subject)],
         "spellings": [] if subject is None else sought_names([subject, *(erasure.aliases or ())]),
     }
     return residue | {name: _count(tx, statement, values) for name, statement in _BY_NAME.items()}
+
+
+def _as_exact_word(name: str) -> str:
+    """Return the regular expression of a name as `subject_names.contains_exactly` compares it with texts."""
+    return as_word(normalize("NFC", name.strip()))
 
 
 def _count(tx: Connection, statement: str, values: dict[str, Any]) -> int:

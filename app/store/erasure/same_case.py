@@ -1,9 +1,10 @@
-"""Find the unfinished erasures with the same case reference, such as those of a letter that names several people."""
+"""Find the other erasures with the same case reference, such as those of a letter that names several people."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -24,6 +25,31 @@ class UnfinishedErasure(NamedTuple):
     erase_after: datetime
 
 
+class OtherErasure(NamedTuple):
+    """Another erasure of a case.
+
+    Attributes:
+        ended_at: Time at which it was verified or cancelled; None while it is unfinished.
+        memories: Memories in its scope: those of its last report, or else those that it hid when it was entered.
+    """
+
+    erasure_id: UUID
+    status: Status
+    erase_after: datetime
+    ended_at: datetime | None
+    memories: int
+
+
+def list_others(tx: Connection, tenant_id: UUID, case_reference: str | None, but: UUID) -> tuple[OtherErasure, ...]:
+    """Return all erasures with this case reference (case-insensitive) except `but`, oldest first.
+
+    Args:
+        case_reference: The result is empty if it is None or was redacted.
+        but: Id of the erasure from which `case_reference` was read.
+    """
+    return tuple(OtherErasure(*row) for row in _list(tx, _OTHERS, tenant_id, case_reference, but))
+
+
 def list_unfinished(
     tx: Connection, tenant_id: UUID, case_reference: str | None, but: UUID
 ) -> tuple[UnfinishedErasure, ...]:
@@ -33,15 +59,31 @@ def list_unfinished(
         case_reference: The result is empty if it is None or was redacted.
         but: Id of the erasure or request from which `case_reference` was read.
     """
+    return tuple(UnfinishedErasure(*row) for row in _list(tx, _UNFINISHED, tenant_id, case_reference, but))
+
+
+def _list(
+    tx: Connection, query: LiteralString, tenant_id: UUID, case_reference: str | None, but: UUID
+) -> Sequence[tuple[Any, ...]]:
     if case_reference is None or case_reference == REDACTED:
         return ()
     values = {"tenant": tenant_id, "case": case_reference, "but": but, "limit": ERASURES_MAX}
-    return tuple(UnfinishedErasure(*row) for row in driver_connection(tx).execute(_UNFINISHED, values).fetchall())
+    return driver_connection(tx).execute(query, values).fetchall()
 
 
-_UNFINISHED: Final = """
-SELECT erasure_id, status, erase_after FROM erasures
-WHERE tenant_id = %(tenant)s AND status IN ('grace', 'running', 'held') AND erasure_id <> %(but)s
+_SAME_CASE: Final = """
+WHERE tenant_id = %(tenant)s AND erasure_id <> %(but)s
   AND lower(btrim(case_reference)) = lower(btrim(%(case)s::text))
-ORDER BY requested_at, erasure_id LIMIT %(limit)s
 """
+_OLDEST_FIRST: Final = "ORDER BY requested_at, erasure_id LIMIT %(limit)s"
+_UNFINISHED: Final = f"""
+SELECT erasure_id, status, erase_after FROM erasures
+{_SAME_CASE} AND status IN ('grace', 'running', 'held') {_OLDEST_FIRST}
+"""  # noqa: S608 - constants only
+_OTHERS: Final = f"""
+SELECT erasure_id, status, erase_after, coalesce(verified_at, cancelled_at), CASE
+  WHEN report IS NULL THEN hidden
+  WHEN status = 'verified' THEN CAST(report->>'memories' AS bigint)
+  ELSE CAST(report->>'memories' AS bigint) + coalesce(CAST(report->'passes'->-1->>'held' AS bigint), 0) END
+FROM erasures {_SAME_CASE} {_OLDEST_FIRST}
+"""  # noqa: S608 - constants only

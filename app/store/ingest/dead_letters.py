@@ -119,7 +119,7 @@ def add(
 ) -> UUID:
     """Insert a dead letter and return its id; repeated calls for one stream entry insert it once.
 
-    None is inserted for a tenant whose deletion has started.
+    No letter is inserted for a tenant whose deletion has started.
 
     Args:
         reason: A fixed phrase or an error's type; never content.

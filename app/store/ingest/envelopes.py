@@ -22,7 +22,7 @@ from app.store.erasure.whole_tenant import IS_DELETED
 from app.store.memories import writes
 from app.store.memories.tenant_counts import TierCounts
 
-# Maximum number of memories per item of enrichment work. It is small because tenants that share a stage alternate after
+# Maximum number of memories per item of enrichment work. It is small so that tenants that share a stage alternate after
 # few memories. If only one tenant has work, a claim takes several items.
 WORK_ITEM_MEMORIES = 250
 

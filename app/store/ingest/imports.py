@@ -31,7 +31,7 @@ class Import:
         size_bytes: Size of the uploaded file.
         objects: Names of the encrypted objects, in order; the first one has the options. Empty once it has ended.
         status: `failed` if the file or the job failed, `ended` if an erasure or a cancellation ended it.
-        position: Number of records that were read and carried out.
+        position: Number of records that were read and processed.
         counts: Number of records by outcome.
         reasons: Number of skipped records by reason.
         skipped: The first skipped records: place in the file, and reason.
@@ -129,7 +129,7 @@ def record_progress(
 
     Args:
         found: The import as it was locked.
-        records: Number of records carried out.
+        records: Number of records processed.
         counts: Number of records by outcome.
         skipped: Place and reason of each skipped record.
     """
@@ -155,7 +155,7 @@ WHERE tenant_id = :tenant AND import_id = :import_id
 
 
 class EndedImport(NamedTuple):
-    """An import that ended, with its number of records by outcome; of a dry run, those that it would have had."""
+    """An import that ended, with its number of records by outcome; for a dry run, the outcomes of a real import."""
 
     import_id: UUID
     dry_run: bool
@@ -186,7 +186,7 @@ _DELETE: Final = text("DELETE FROM imports WHERE tenant_id = :tenant AND finishe
 
 
 def find_external(tx: Connection, tenant_id: UUID, external_ids: Sequence[str]) -> set[str]:
-    """Return those of these external ids that a stored memory has, or for which a link waits."""
+    """Return those of these external ids that a stored memory has, or that a missing link names."""
     return set(tx.execute(_FIND, {"tenant": tenant_id, "names": list(external_ids)}).scalars())
 
 

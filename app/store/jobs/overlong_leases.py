@@ -1,7 +1,7 @@
 """End leases and delays that are much too long because the database's clock was set back.
 
-A lease taken before the clock was set back would block its work for that much longer. A worker whose lease was ended
-notices this when it finishes the work, as after any expired lease.
+After a step back of an hour, for example, an earlier lease would block its work for an hour too long. A worker whose
+lease was ended notices this when it finishes the work, as after any expired lease.
 """
 
 from __future__ import annotations

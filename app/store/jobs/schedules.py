@@ -241,7 +241,7 @@ _OF_JOB = text(f"SELECT {_RUN} {_FROM} WHERE run.tenant_id = :tenant_id AND run.
 
 
 def cut_short(tx: Connection, tenant_id: UUID, task: str) -> str | None:
-    """Return the step at which the latest finished run was cut short, or None if it was complete."""
+    """Return the step at which the latest finished run was cut short; None if it wasn't, or no run has finished."""
     step: str | None = tx.execute(_CUT_SHORT, {"tenant_id": tenant_id, "task": task}).scalar()
     return step
 

@@ -35,7 +35,7 @@ def content_conditions(
 
     Args:
         row: Prefix of the columns, such as `memory.`.
-        parameter: Form of a parameter; the tenant is the parameter `tenant`.
+        parameter: Format of a placeholder, filled with the parameter's name; the tenant's id has the name `tenant`.
     """
     conditions = []
     for name in FILTERS:

@@ -13,7 +13,7 @@ from app.domain.ingest.deletion import DeletionOfMany
 def list_deletable(tx: Connection, tenant_id: UUID, wanted: DeletionOfMany, after: UUID, limit: int) -> list[UUID]:
     """Return ids of the named memories above `after` that aren't deleted yet, in ascending order.
 
-    An id may be an alias: the id of a request that updated a stored memory.
+    An id may be an alias: the id of a sent memory that became an update of a stored one.
     """
     [name] = [name for name in _CONDITIONS if getattr(wanted, name) is not None]
     given = getattr(wanted, name)

@@ -39,7 +39,8 @@ class StoredMemory(MemoryIn, frozen=True, kw_only=True):
         criteria: The four salience components, 0 to 10 each; None before scoring or if the caller set the salience.
         inferred: Inferred values for fields that the caller omitted (`kind`, `entities`, `categories`), plus `topics`,
             `cues` and `sensitivity`, which only a model provides.
-        promoted_strength: Strength at the promotion; None if the memory isn't promoted, or was by an earlier version.
+        promoted_strength: Strength at the promotion; None if the memory isn't promoted, or if an
+            earlier version of Ebbing promoted it.
         note: Path of the memory's note below the notes folder; None if there is none.
     """
 

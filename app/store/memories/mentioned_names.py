@@ -20,8 +20,8 @@ class TextPage(NamedTuple):
 def read_page(tx: Connection, tenant_id: UUID, word: str, after: UUID | None, limit: int) -> TextPage:
     """Return the texts that contain a word among a page of visible memories, latest first.
 
-    Texts with characters outside ASCII are always returned, because the query compares neither accents nor folded case;
-    the caller must search them.
+    Texts with characters outside ASCII are always returned, because the query neither removes accents nor folds their
+    case; the caller must search them.
 
     Args:
         word: A folded word without accents.

@@ -1,4 +1,4 @@
-"""Store links that couldn't be added with their memories, by the target's name, until the target arrives."""
+"""Store links that couldn't be created with their memory; links to a missing memory wait until it arrives."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ DELETE FROM missing_links WHERE tenant_id = %(tenant)s AND named = ANY (ARRAY(
   UNION ALL
   SELECT CAST(alias_id AS text) FROM memory_aliases WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)))
 """
-"""Statement that deletes links of other memories that name memories about to be deleted."""
+"""Statement that deletes the missing links whose targets are memories about to be deleted."""

@@ -1,6 +1,6 @@
 """Store who wrote memories: lower their sources, and record the API keys that changed them.
 
-The key that added a memory is its column `written_by`; `memory_writers` has the keys that changed the memory since.
+The key that added a memory is in its column `written_by`; `memory_writers` has the keys that changed the memory since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WriteTime(NamedTuple):
 
 
 def lower_source(tx: Connection, tenant_id: UUID, memory_id: UUID, source: Source) -> dict[str, Any]:
-    """Return the change of the column `source` that lowers it to a source; empty if it is as low already.
+    """Return the update of the column `source` that lowers it to this source; empty if it is already as low or lower.
 
     Args:
         memory_id: A memory that the caller has locked.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from app.domain.privacy.subject_names import spelling_variants
 from app.store.core.paging import Page, page_of
 from app.store.privacy.holds import HOLDS
 
@@ -55,7 +57,7 @@ FROM about AS memory
 
 
 class SubjectCount(NamedTuple):
-    """A subject and the number of stored memories about it, `hidden` ones included; `first_id` is the lowest id."""
+    """A subject, the number of stored memories about it, of which `hidden` are hidden, and their lowest id."""
 
     subject: str
     memories: int
@@ -67,8 +69,8 @@ def list_subjects(tx: Connection, tenant_id: UUID, after: UUID | None, limit: in
     """Return a page of a tenant's subjects in order of their names, or None if `after` no longer exists.
 
     Args:
-        after: Lowest id of the memories about the last subject of the previous page. Pages aren't found by the
-            subject's name, because the page's cursor appears in addresses.
+        after: Lowest id of the memories about the last subject of the previous page. The cursor contains this
+            id instead of the subject's name, because cursors are part of URLs.
     """
     name = None
     if after is not None:
@@ -118,6 +120,47 @@ WHERE counted.memories > 0 ORDER BY wanted.name
 """)
 
 
+def find_namesakes(tx: Connection, tenant_id: UUID, subject: str) -> list[str]:
+    """Return the other stored subjects with this name in a usual spelling, such as `Mei Chen` for `MEI CHEN`."""
+    spellings = [spelling for spelling in spelling_variants(subject) if spelling != subject]
+    return [each.subject for each in count_memories(tx, tenant_id, spellings)]
+
+
+class Hiding(NamedTuple):
+    """An open erasure, or a quarantine, and the number of the queried memories that it hides.
+
+    Attributes:
+        id: Id of the erasure or quarantine.
+        status: `grace`, `running` or `held` for an erasure, or `quarantine`.
+        erase_after: End of the erasure's grace period; None for a quarantine.
+    """
+
+    id: UUID
+    status: str
+    erase_after: datetime | None
+    memories: int
+
+
+def count_hidden(tx: Connection, tenant_id: UUID, names: Sequence[str], but: UUID) -> list[Hiding]:
+    """Count the hidden memories about these subjects by the erasure or quarantine that hides them, most first.
+
+    Args:
+        but: Id of an erasure whose memories aren't counted.
+    """
+    values = {"tenant": tenant_id, "names": list(names), "but": but}
+    return [Hiding(*row) for row in tx.execute(_COUNT_HIDDEN, values)]
+
+
+_COUNT_HIDDEN: Final = text("""
+SELECT hidden.erasure_id, coalesce(erasure.status, 'quarantine'), erasure.erase_after, count(*)
+FROM memories AS memory
+JOIN hidden_memories AS hidden ON hidden.tenant_id = :tenant AND hidden.memory_id = memory.memory_id
+LEFT JOIN erasures AS erasure ON erasure.tenant_id = :tenant AND erasure.erasure_id = hidden.erasure_id
+WHERE memory.tenant_id = :tenant AND memory.subject = ANY (CAST(:names AS text[])) AND hidden.erasure_id <> :but
+GROUP BY hidden.erasure_id, erasure.status, erasure.erase_after ORDER BY count(*) DESC, hidden.erasure_id
+""")
+
+
 def is_known(tx: Connection, tenant_id: UUID, subject: str) -> bool:
     """Return True if any memory about this subject is stored, hidden ones included."""
     return bool(tx.execute(_IS_KNOWN, {"tenant": tenant_id, "subject": subject}).scalar())
@@ -139,7 +182,7 @@ WHERE tenant_id = :tenant AND status IN ('grace', 'running', 'held')
 
 
 def find_by_speaker(tx: Connection, tenant_id: UUID, name: str, rows_max: int) -> list[str]:
-    """Return the subjects of memories whose speaker has this name, without differences of case and Unicode form.
+    """Return the subjects of memories whose speaker has this name, ignoring case and Unicode form.
 
     Args:
         name: The name in NFKC and lower case.

@@ -42,8 +42,8 @@ def list_threads(
 
     Args:
         subject: Only threads with a memory about this subject; all of a thread's memories count.
-        after: Lowest id of the memories in the last thread of the previous page. Pages aren't found by the thread's
-            name, because the page's cursor appears in addresses.
+        after: Lowest id of the memories in the last thread of the previous page. The cursor contains this id
+            instead of the thread's name, because cursors are part of URLs.
     """
     name = None
     if after is not None:

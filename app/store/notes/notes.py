@@ -151,7 +151,7 @@ class UnwantedNotes(NamedTuple):
     """Memories that shouldn't have a note.
 
     Attributes:
-        gone: Memories that don't exist, or whose note contains data that must go.
+        gone: Memories that don't exist, or whose note contains data that must be removed.
         hidden: Memories that an erasure hides; the record of their note remains, for the erasure's report.
         demoted: Memories that exist without being promoted.
         held: Memories under a legal hold, whose notes remain.
@@ -196,7 +196,7 @@ SELECT memory_id FROM notes WHERE tenant_id = %(tenant)s AND memory_id > %(after
 
 
 class NoteCopy(NamedTuple):
-    """A folder of notes on the machine of an API client, with its number of runs and its first and last run."""
+    """A folder to which an API client copies notes: number of copy runs, and times of the first and the last run."""
 
     name: str
     runs: int

@@ -15,7 +15,7 @@ from app.store.search import recorded_searches
 def forget(tx: Connection, tenant_id: UUID, memory_id: UUID) -> None:
     """Delete the memory's score, PCA sample and saved vector, which were derived from its former text.
 
-    Of a summary, the properties of its deleted sources are deleted, too: they may name the subject.
+    If it is a summary, the stored properties of its deleted sources are deleted, too: they may name the subject.
 
     Recorded searches with the memory among their candidates are deleted too, because they link it to the subject.
     """

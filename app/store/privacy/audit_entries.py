@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -103,27 +103,50 @@ _AFTER = text(f"{_ENTRY} AND seq > :seq AND seq <= :up_to ORDER BY seq LIMIT :li
 
 
 def list_entries(
-    tx: Connection, tenant_id: UUID, action: str | None, below: int | None, limit: int
+    tx: Connection,
+    tenant_id: UUID,
+    action: str | None,
+    below: int | None,
+    limit: int,
+    *,
+    subject: bytes | None = None,
+    target: str | None = None,
+    seq: int | None = None,
 ) -> Page[AuditEntry]:
-    """Return a page of entries, newest first.
+    """Return a page of entries, newest first; a filter that is None selects all entries.
 
     Args:
-        action: Return only entries of this action; None returns all.
         below: Number of the previous page's last entry.
+        subject: Keyed digest of the subject concerned.
+        target: A value among the details, such as the id of an erasure, request, export or legal hold.
+        seq: Number of the only entry to return.
     """
-    values = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
+    values: dict[str, object] = {"tenant": tenant_id, "action": action, "below": below, "limit": limit}
+    values |= {"subject": subject, "target": target, "seq": seq}
     return page_of(_read(tx.execute(_PAGE, values).all()), limit, lambda entry: entry.seq)
 
 
 _PAGE = text(f"""
 {_ENTRY} AND (CAST(:action AS text) IS NULL OR action = :action)
-  AND (CAST(:below AS bigint) IS NULL OR seq < :below)
+  AND (CAST(:below AS bigint) IS NULL OR seq < :below) AND (CAST(:seq AS bigint) IS NULL OR seq = :seq)
+  AND (CAST(:subject AS bytea) IS NULL OR subject = :subject)
+  AND (CAST(:target AS text) IS NULL
+    OR jsonb_path_exists(details, '$.* ? (@ == $target)', jsonb_build_object('target', CAST(:target AS text))))
 ORDER BY seq DESC LIMIT :limit
 """)
 
 
+def read_subject_key(tx: Connection, tenant_id: UUID) -> bytes | None:
+    """Return the key of the chain's digests of subjects; None if the chain has no entries."""
+    key = tx.execute(_SUBJECT_KEY, {"tenant": tenant_id}).scalar_one_or_none()
+    return None if key is None else bytes(key)
+
+
+_SUBJECT_KEY = text("SELECT subject_key FROM audit_heads WHERE tenant_id = :tenant")
+
+
 def find_actor(tx: Connection, tenant_id: UUID, act: str, target: str, until: datetime) -> str | None:
-    """Return the id of the API key that last acted by hand on a target, up to a time; None if none did."""
+    """Return the id of the API key that last took this manual action on a target, up to a time; None if none did."""
     return tx.execute(_ACTOR, {"tenant": tenant_id, "act": act, "target": target, "until": until}).scalar_one_or_none()
 
 
@@ -132,6 +155,26 @@ SELECT actor FROM audit
 WHERE tenant_id = :tenant AND action = 'operator_acted' AND at <= :until
   AND details->>'act' = :act AND details->>'target' = :target
 ORDER BY seq DESC LIMIT 1
+""")
+
+
+class Recording(NamedTuple):
+    """The entry of a request in the log of privacy requests, and the id of the API key that made it."""
+
+    at: datetime
+    by: str
+
+
+def find_recording(tx: Connection, tenant_id: UUID, request_id: str) -> Recording | None:
+    """Return when and by whom a request was recorded, or None if it was recorded with its erasure or export."""
+    row = tx.execute(_RECORDING, {"tenant": tenant_id, "request_id": request_id}).one_or_none()
+    return None if row is None else Recording(*row)
+
+
+_RECORDING = text("""
+SELECT at, actor FROM audit
+WHERE tenant_id = :tenant AND action = 'request_recorded' AND details->>'request' = :request_id
+ORDER BY seq LIMIT 1
 """)
 
 

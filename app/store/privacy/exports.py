@@ -27,9 +27,9 @@ class Export:
         subject: The subject; None once the export has expired.
         law: The law under which the export was requested.
         requested_by: Id of the caller's API key.
-        place: The job's position (`section`, and the last written entry `after`) and the names of the parts' `objects`.
+        place: The job's position (`section`; `after`: last written entry), and `objects`: names of the parts' objects.
         parts: File and number of lines of each written part, in order.
-        counts: Number of exported rows by name.
+        counts: Number of exported rows by file, and other numbers such as `hidden` and `damaged`.
         status: The status; `failed` if the export's job failed or was cancelled.
     """
 

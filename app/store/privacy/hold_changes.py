@@ -32,7 +32,7 @@ class HoldChange(NamedTuple):
 def correct_hold(
     tx: Connection, tenant_id: UUID, hold_id: UUID, *, ground: HoldGround | None, reason: str, changed_by: str
 ) -> None:
-    """Replace a hold's ground and reason, also in its backup, and store the ones that they replace.
+    """Replace a hold's ground and reason, also in its backup, and record the former ones.
 
     The caller holds the exclusive lock for holds.
     """

@@ -213,7 +213,7 @@ ORDER BY memory.memory_id, terms.placed_at, terms.quarantine_id
 
 
 def list_summaries_of_decayed(tx: Connection, tenant_id: UUID, terms: Terms) -> list[UUID]:
-    """Return the summaries with a source that matches and that decay has deleted, in id order."""
+    """Return the summaries of which at least one source memory matches and was deleted by decay, in id order."""
     return list(tx.execute(_DECAYED, _values(tenant_id, terms)).scalars())
 
 

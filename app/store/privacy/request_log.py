@@ -140,7 +140,7 @@ UPDATE erasures SET status = status WHERE tenant_id = :tenant AND erasure_id = :
 def store_partial_answer(
     tx: Connection, tenant_id: UUID, request_id: UUID, sent_at: datetime, recorded_by: str
 ) -> None:
-    """Store that the requester was sent the answer to an erasure that waits for a legal hold."""
+    """Store that the requester was sent the answer to an erasure that a legal hold delays."""
     values = {"tenant": tenant_id, "request_id": request_id, "sent_at": sent_at, "recorded_by": recorded_by}
     tx.execute(_PARTLY_ANSWERED, values)
 
@@ -162,7 +162,8 @@ _TALLIES: Final = text("""
 SELECT nature, law, count(*), count(*) FILTER (WHERE answer IS NULL), count(*) FILTER (WHERE answer = 'done'),
   count(*) FILTER (WHERE answer = 'denied'), count(*) FILTER (WHERE answer = 'cancelled'),
   count(*) FILTER (WHERE late), count(*) FILTER (WHERE confirmed_late),
-  percentile_cont(0.5) WITHIN GROUP (ORDER BY days), avg(days),
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY days) FILTER (WHERE answer <> 'cancelled'),
+  avg(days) FILTER (WHERE answer <> 'cancelled'),
   percentile_cont(0.5) WITHIN GROUP (ORDER BY days_to_confirm)
 FROM privacy_request_days
 WHERE tenant_id = :tenant AND received_at >= :after AND received_at < :before

@@ -52,7 +52,7 @@ class RetainedText(NamedTuple):
 
 # By table: its key, its columns with texts, and the condition on rows whose texts are listed. Omitted are the reason of
 # the erasure itself, which is deleted when it ends; reasons of holds in force on the subject's memories, which are
-# needed until the release; and what `store.erasure.references` clears: released holds on the subject, and notes.
+# needed until the release; and the notes that `store.erasure.references` clears.
 _TABLES: Final = {
     "erasures": (
         "erasure_id",
@@ -80,17 +80,9 @@ _TABLES: Final = {
         {"reason": "reason", "release_reason": "release_reason"},
         f"""NOT (released_at IS NULL AND EXISTS (
       SELECT FROM memories AS memory
-      WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND {HOLDS}))
-    AND NOT (released_at IS NOT NULL AND subject IS NOT DISTINCT FROM %(subject)s)""",  # noqa: S608 - constants only
+      WHERE memory.tenant_id = %(tenant)s AND memory.subject = %(subject)s AND {HOLDS}))""",
     ),
-    "hold_changes": (
-        "change_id",
-        {"reason": "reason"},
-        """NOT EXISTS (
-      SELECT FROM holds AS hold
-      WHERE hold.tenant_id = %(tenant)s AND hold.hold_id = kept.hold_id AND hold.released_at IS NOT NULL
-        AND hold.subject IS NOT DISTINCT FROM %(subject)s)""",
-    ),
+    "hold_changes": ("change_id", {"reason": "reason"}, "true"),
     "operator_acts": ("act_id", {"reason": "reason", "target": "nullif(target, '')"}, "true"),
     "dead_letters": ("letter_id", {"discard_reason": "discard_reason"}, "true"),
     "exports": ("export_id", {"reason": "reason"}, "true"),
@@ -127,6 +119,22 @@ def list_texts(tx: Connection, tenant_id: UUID, erasure_id: UUID, subject: str, 
     """
     values = {"tenant": tenant_id, "erasure": erasure_id, "subject": subject, "word": word, "redacted": REDACTED}
     return [RetainedText(*row) for row in driver_connection(tx).execute(_LIST.encode(), values).fetchall()]
+
+
+def list_hold_texts(tx: Connection, tenant_id: UUID, subject: str) -> set[str]:
+    """Return the keys of the released holds on a subject, and of the corrections of these holds."""
+    values = {"tenant": tenant_id, "subject": subject}
+    return {key for (key,) in driver_connection(tx).execute(_HOLD_TEXTS, values).fetchall()}
+
+
+_HOLD_TEXTS: Final = """
+WITH own AS (
+  SELECT hold_id FROM holds WHERE tenant_id = %(tenant)s AND released_at IS NOT NULL AND subject = %(subject)s
+)
+SELECT CAST(hold_id AS text) FROM own
+UNION ALL
+SELECT CAST(change_id AS text) FROM hold_changes WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id FROM own)
+"""
 
 
 def read_texts(tx: Connection, tenant_id: UUID, places: Sequence[TextPlace]) -> dict[TextPlace, RetainedText]:
@@ -190,7 +198,7 @@ UPDATE erasures SET report = jsonb_set(report, '{kept}', (
   FROM jsonb_array_elements(report->'kept') WITH ORDINALITY AS entry (item, place)))
 WHERE tenant_id = :tenant AND erasure_id = ANY (CAST(:keys AS uuid[]))
 """)
-# Two grounds may become one.
+# After the redaction, rows of one digest may have the same ground: their counts are added.
 _REDACT_GROUNDS: Final = text("""
 WITH gone AS (
   DELETE FROM anonymised WHERE tenant_id = :tenant AND ground = ANY (:keys) RETURNING digest, memories, last_at
@@ -232,7 +240,7 @@ ORDER BY speaker
 
 
 def find_subject(tx: Connection, tenant_id: UUID, item_id: UUID) -> str | None:
-    """Return the subject of the erasure, export, legal hold or memory with this id, or None."""
+    """Return the subject of the erasure, export, legal hold or memory with this id; None if there is none."""
     return tx.execute(_SUBJECT, {"tenant": tenant_id, "id": item_id}).scalar()
 
 

@@ -31,7 +31,7 @@ from app.store.search.query_parts import (
 FEW: Final = 5000
 """Number of memories passing the filters up to which they are compared one by one."""
 SAMPLED_AT: Final = 24
-"""Number of places among the tenant's memories where a sample for the share that passes is read."""
+"""Number of places in id order where memories are sampled, to estimate the share that passes the filters."""
 SAMPLED_EACH: Final = 10
 """Number of memories read at each of these places."""
 BUDGET_MOST: Final = 12_000
@@ -71,7 +71,7 @@ class Passing(NamedTuple):
     """The memories that pass a search's filters.
 
     Attributes:
-        few: At most `FEW` memories that include all of them; None if there are more, or no filters.
+        few: At most `FEW` memories, among them all that pass; None if there are more, or no filters.
         share: Estimated share of the tenant's memories, greater than 0, up to 1.
     """
 
@@ -188,7 +188,7 @@ def candidate_clauses(
 
     Args:
         share: Share of the memories that pass the filters, greater than 0. The smaller it is, the more memories are
-            matched, so that as many of them pass.
+            matched, so that about the same number passes.
     """
     values["by_words"], values["by_vector"] = BY_WORDS, _by_vector_most(request, has_words=bool(probe.lexemes))
     return f"""

@@ -27,7 +27,7 @@ def find_neighbours(
     probe: SearchProbe,
     request: SearchRequest,
 ) -> list[Neighbour]:
-    """Return the nearest neighbours of these memories of each kind, restricted by the request's filters.
+    """Return these memories' nearest neighbours of each kind in `ways` that pass the request's filters.
 
     Neighbours by entity are ranked by the number of shared entities, weighted by rarity; neighbours by link are ranked
     by the link's weight. Neighbours by vector are found by comparing all vectors or, if the search uses the tenant's
@@ -59,7 +59,7 @@ def find_neighbours(
     return [Neighbour(*row) for row in rows]
 
 
-# All vectors are read once instead of once per parent, which takes a quarter of the time.
+# Reading all vectors once, instead of once per parent (a given memory), takes a quarter of the time.
 _BY_VECTOR: Final = """
 (WITH
   parents AS MATERIALIZED (

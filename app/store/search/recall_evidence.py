@@ -14,7 +14,7 @@ from app.domain.recall.relevance import StoredEvidence
 from app.store.search.query_parts import SearchProbe
 
 SAMPLE: Final = 100
-"""Number of the oldest and of the newest memories; their cosines to the query form the background distribution."""
+"""Size of each of two samples, the oldest and the newest memories, whose cosines to the query are the background."""
 
 # One lookup per row: for a tenant without statistics a join reads all of its rows.
 _HELD = text("""

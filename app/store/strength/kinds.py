@@ -1,4 +1,4 @@
-"""Set what callers say about the kinds of memories, which determines how fast the memories decay."""
+"""Set the kinds that callers give to memories; a memory's kind determines how fast it decays."""
 
 from __future__ import annotations
 

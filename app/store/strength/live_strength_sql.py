@@ -15,7 +15,7 @@ from app.domain.dynamics.timeline import Timeline
 from app.domain.strength.importance import Importance, importance_sql
 
 MODELS_MOST: Final = 8
-"""Maximum number of successive forgetting models in the SQL; rows anchored under an earlier one decay by the oldest."""
+"""Maximum number of successive forgetting models in the SQL; rows of earlier models use the oldest of these."""
 
 _COLUMNS: Final = sql_columns("s")
 

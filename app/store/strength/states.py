@@ -289,7 +289,7 @@ def write_anchors(
 
 
 _LEVEL_MAX: Final = 1e9
-"""The table's limit. Only decay rates of thousands a day reach it, after years, when strength is practically 0."""
+"""Limit of the column `level`. Only decay rates of thousands a day reach it, after years, when strength is about 0."""
 
 
 def _anchors(tenant_id: UUID, held: StoredStates, version: int) -> dict[str, Any]:

@@ -88,7 +88,7 @@ GROUP BY 1, 2 ORDER BY 1, 2
 
 
 class ChanceRange(NamedTuple):
-    """Memories of one role that the keep chance protects by only one of the former and the new calibration.
+    """Memories of one role that the keep chance protects under only one of the former and the new calibration.
 
     Attributes:
         speaker: The role, one of `SPEAKERS`.
@@ -106,7 +106,10 @@ class ChanceRange(NamedTuple):
 
 
 def mark_due(tx: Connection, tenant_id: UUID, ranges: Sequence[ChanceRange], limit: int) -> int:
-    """Mark up to `limit` memories in these ranges due for the next sweep; return how many: fewer if none remain."""
+    """Mark up to `limit` memories in these ranges due for the next sweep.
+
+    Return the number of memories marked; it is less than `limit` if none remain.
+    """
     marked = 0
     for each in ranges:
         values = {"tenant": tenant_id, "limit": limit - marked, **each._asdict()}

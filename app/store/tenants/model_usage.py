@@ -25,7 +25,7 @@ class UsageRow:
     Attributes:
         input_tokens: Tokens sent, including cached ones.
         memories: Memories that were rated or embedded.
-        cache_hits: Memories answered from the cache.
+        cache_hits: Memories that reused an identical memory's result, without a call.
         cost: Cost in money; None if any part of it is unknown, since a partial sum would look complete.
     """
 

@@ -55,7 +55,7 @@ ORDER BY seen_at DESC, operator_id LIMIT :limit
 
 
 def get(tx: Connection, tenant_id: UUID, operator_id: UUID) -> Operator | None:
-    """Return a person by the id in this tenant."""
+    """Return the person with this id in the tenant, or None if there is none."""
     row = tx.execute(_GET, {"tenant_id": tenant_id, "operator_id": operator_id}).one_or_none()
     return None if row is None else Operator(*row)
 

@@ -91,7 +91,7 @@ ON CONFLICT (name) DO NOTHING RETURNING tenant_id, name, created_at, deletion_id
 
 
 def get(tx: Connection, tenant_id: UUID) -> Tenant | None:
-    """Return a tenant by its id."""
+    """Return a tenant by its id, or None if it doesn't exist."""
     return build_one(Tenant, tx.execute(_GET, {"tenant_id": tenant_id}))
 
 
@@ -100,7 +100,7 @@ _GET = text(f"{_COLUMNS} WHERE tenant_id = :tenant_id")
 
 
 def lock(tx: Connection, tenant_id: UUID) -> Tenant | None:
-    """Return a tenant with its row locked, so that its deletion can't begin or end in the meantime."""
+    """Lock a tenant's row, so that its deletion can't begin or end, and return the tenant; None if it doesn't exist."""
     return build_one(Tenant, tx.execute(_LOCK, {"tenant_id": tenant_id}))
 
 
@@ -142,7 +142,7 @@ _MARK_WRITTEN_UNDER = text("UPDATE tenants SET defaults = :defaults WHERE tenant
 
 
 def find_tenant(tx: Connection, name: str) -> Tenant | None:
-    """Return a tenant by its name."""
+    """Return a tenant by its name, or None if it doesn't exist."""
     return build_one(Tenant, tx.execute(_FIND, {"name": name}))
 
 
@@ -243,7 +243,7 @@ FROM api_keys AS key"""
 
 
 def find_key(tx: Connection, key_id: str) -> KeyRecord | None:
-    """Return a key by its id and record today as its last day of use."""
+    """Return a key by its id, or None if it doesn't exist, and record today as its last day of use."""
     tx.execute(_USED, {"key_id": key_id})
     row = tx.execute(_FIND_KEY, {"key_id": key_id}).one_or_none()
     return None if row is None else _key(row)

@@ -1,7 +1,7 @@
 """Manage cold storage: the manifest of segments, the locations of memories, and their truncated rows in PostgreSQL.
 
-PostgreSQL creates a record's content as JSON and receives it back unchanged: the fields declared as cold, and the
-outgoing links.
+A record's content is JSON with the fields declared as cold and the outgoing links. PostgreSQL creates this JSON, and a
+restore returns it to PostgreSQL unchanged.
 """
 
 from __future__ import annotations

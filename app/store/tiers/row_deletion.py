@@ -84,7 +84,7 @@ be closed over the removed memory.
 """
 KEPT: Final = {
     "ebbing_keys.erasure_ledger": "lists the memories to erase again after a restore; the ids identify nobody",
-    "holds": "records what was held, and until when; by then its ids refer to no row",
+    "holds": "records what was held, and until when; the ids of removed memories refer to no row",
     "changes": "the feed, which tells readers that the memory is gone; its ids are deleted after `changes.keep_days`",
     "envelopes": "the ingest ledger, purged separately: until then, a replayed request must store nothing",
 }

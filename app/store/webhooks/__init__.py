@@ -1,1 +1,1 @@
-"""Tables of webhooks."""
+"""SQL for webhooks, their turns of sending, and their deliveries."""

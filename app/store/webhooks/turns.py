@@ -75,7 +75,7 @@ RETURNING {COLUMNS}
 
 
 def move(tx: Connection, tenant_id: UUID, webhook_id: UUID, cursor: int, missed: int) -> None:
-    """Advance a webhook's cursor, and add `missed`: the number of changes that the feed had deleted before."""
+    """Advance a webhook's cursor, and count `missed` further changes that the feed deleted before their delivery."""
     values = {"tenant": tenant_id, "webhook_id": webhook_id, "cursor": cursor, "missed": missed}
     tx.execute(_MOVE, values)
 

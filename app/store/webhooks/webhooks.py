@@ -1,4 +1,4 @@
-"""Store webhooks: their settings, the secrets' names, and the position in the change feed."""
+"""Store webhooks: their settings, the ids of their secrets, and their position in the change feed."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ _PAGES: Final = Latest(
 def update(tx: Connection, tenant_id: UUID, webhook_id: UUID, fields: dict[str, Any]) -> None:
     """Change columns of a webhook: any of URL, description, types, format, status and reason.
 
-    With the status `enabled`, or another URL, the receiver is called at once, whatever failed before.
+    Setting the status `enabled` or the URL resets the failures, and the receiver is called without further delay.
     """
     names = [name for name in _CHANGEABLE if name in fields]
     assignments = [f"{name} = {_CHANGEABLE[name]}" for name in names]
@@ -171,7 +171,7 @@ WHERE tenant_id = :tenant AND webhook_id = :webhook_id
 
 
 def remove_old_secrets(tx: Connection, tenant_id: UUID, before: datetime) -> list[UUID]:
-    """Remove the names of old secrets whose overlap ended before this time, and return these names."""
+    """Remove the ids of old secrets whose overlap ended before this time, and return these ids."""
     return list(tx.execute(_REMOVE_OLD, {"tenant": tenant_id, "before": before}).scalars())
 
 

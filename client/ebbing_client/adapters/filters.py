@@ -70,7 +70,8 @@ def _is_match(value: Any, condition: Any) -> bool:
 def exact_part(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that must equal a text, number or boolean: the service can filter by them.
 
-    `matches` is still needed: for other conditions, and because the result is empty if the service would refuse it.
+    `matches` is still needed for other conditions, and if the service would refuse the filter: then no fields are
+    returned.
     """
     given: dict[str, Any] = {}
     for name, condition in wanted.items():

@@ -110,7 +110,7 @@ class EbbingMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Store entries; an entry whose `id` was stored before replaces it.
+        """Store entries; an entry replaces the stored entry with the same `id`.
 
         Raises:
             Invalid: An entry has no text, or its timestamp isn't in ISO 8601 with an offset.
@@ -142,7 +142,7 @@ class EbbingMemoryService(BaseMemoryService):
         return list(results)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Delete a memory, also from later additions of its session; unknown ids are ignored.
+        """Delete a memory; adding its session again doesn't store it again. Unknown ids are ignored.
 
         Args:
             app_name: Name of the application.

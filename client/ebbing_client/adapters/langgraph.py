@@ -33,10 +33,10 @@ except ImportError as error:
 
 
 class EbbingStore(BaseStore):
-    """A store for LangGraph and LangMem. Reads have what was put before; expired items are left out.
+    """A store for LangGraph and LangMem. Reads return what was put before; expired items are left out.
 
-    Values are JSON objects of up to 16 KiB with their namespace and key; larger ones raise `Invalid`. A query ranks the
-    first 100 items by words and meaning; the others follow without a score. The strength of items that a query finds
+    Values are JSON objects; one of more than 16 KiB, including namespace and key, raises `Invalid`. A query ranks up to
+    100 items by words and meaning; the others follow without a score. The strength of items that a query finds
     grows, as with any search.
 
     Args:

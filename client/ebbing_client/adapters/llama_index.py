@@ -31,7 +31,7 @@ class EbbingMemoryBlock(BaseMemoryBlock[str]):
     name: str = Field(default="ebbing", description="The name of the memory block.")
     client: Any = Field(description="`AsyncEbbing`, or `Ebbing`, whose calls then run in a thread.", exclude=True)
     subject: str | None = Field(default=None, description="Person of the memories; None recalls all memories.")
-    tags: list[str] = Field(default_factory=list, description="Tags of stored memories, which recalled ones have, too.")
+    tags: list[str] = Field(default_factory=list, description="Tags of stored memories; recalls return only these.")
     token_budget: int | None = Field(default=None, description="Maximum length; None uses the tenant's policy.")
 
     def __init__(self, *, client: Ebbing | AsyncEbbing, **fields: Any) -> None:

@@ -54,7 +54,7 @@ class EbbingSession:
         self._log = Log(session_id, subject, tuple(tags), is_kept)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the latest items, oldest first; without a limit, all items or those that the settings ask for."""
+        """Return the latest items, oldest first; without a limit, as many as the settings' limit, or all."""
         most = resolve_session_limit(limit, self.session_settings)
         return [entry.value for entry in await run_async(self._client, self._log.read(most))]
 

@@ -94,7 +94,7 @@ def _text(message: ModelMessage) -> str:
 
 
 def _role(message: ModelMessage) -> str:
-    """Return the role of a message with text; the others have the role of tools."""
+    """Return the role of a message; messages without text have the role `tool`."""
     if not _text(message):
         return "tool"
     return "user" if isinstance(message, ModelRequest) else "assistant"

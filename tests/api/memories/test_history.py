@@ -60,7 +60,7 @@ def test_what_changed_is_told_by_name_newest_first(api: Api) -> None:
     failed, passed, *inputs, _ = history(api, memory_id)
     assert (failed["kind"], passed["kind"]) == ("review_failed", "review_passed")
     assert failed["before"] == failed["after"] > passed["before"]
-    assert failed["before"] == pytest.approx(passed["after"], abs=1e-5)  # decay goes on between two requests
+    assert failed["before"] == pytest.approx(passed["after"], abs=1e-5)  # it decays between two requests
     changes = {entry["kind"]: (entry["before"], entry["after"]) for entry in inputs}
     assert changes == {"kind": ("episodic", "semantic"), "salience": (0.25, 0.75)}
     assert all(0 < entry["strength"] < 1 for entry in inputs)

@@ -8,6 +8,7 @@ from app.services.security import audit
 from app.store.core import database
 from tests.api.caller import Api
 from tests.services import nights
+from tests.services.due_deletions import worked
 
 CANARY = "Quetzal4711"
 MEMORY = {
@@ -114,3 +115,34 @@ def test_it_is_listed_page_by_page_and_verified(api: Api) -> None:
     wrong = f"{count + 1}:{entries[0]['hash']}"
     assert api.get(f"{path}/verify", params={"anchor": wrong}).json()["broken"]["seq"] == count + 1
     assert api.get(f"{path}/verify", params={"cursor": "x"}).status_code == 422
+
+
+def test_entries_are_found_by_a_persons_name_an_id_and_their_number(api: Api) -> None:
+    path = "/v1/privacy/audit"
+    api.remember({"text": "tea", "subject": "Mei Chen"}, {"text": "rice", "subject": "mei chen"})
+    asked = {"subject": "Mei Chen", "kind": "gdpr", "grace_days": 0}
+    erasure_id = api.post("/v1/privacy/erasures", json=asked).json()["id"]
+    api.post("/v1/privacy/erasures", json=asked | {"subject": "mei chen"})
+    worked(api.service)
+    found = api.get(path, params={"subject": "Mei Chen"}).json()
+    about = api.get(path, params={"target": erasure_id}).json()
+    assert [entry["action"] for entry in found["entries"]] == ["erasure_verified", "erasure_requested"]
+    assert [entry["action"] for entry in about["entries"]] == [
+        "erasure_verified",
+        "memories_erased",
+        "erasure_requested",
+    ]
+    assert "subject_digests" not in about
+    report = api.get(f"/v1/privacy/erasures/{erasure_id}/report").json()
+    assert {entry["subject"] for entry in found["entries"]} == {report["audit_digest"]}
+    digests = {"audit_log": report["audit_digest"], "erasure_list": report["pseudonyms"]["subject"]}
+    assert found["subject_digests"] == digests
+    [last] = api.get(path, params={"seq": report["audit"]["entry"]}).json()["entries"]
+    assert last == found["entries"][0]
+    assert last["hash"] == report["audit"]["hash"]
+    assert api.get(path, params={"subject": "Liam"}).json()["entries"] == []
+    assert api.get(path, params={"subject": "Mei Chen", "action": "hold_placed"}).json()["entries"] == []
+    assert api.get(path, params={"target": "not an id"}).status_code == 422
+    listed = api.get(path, params={"subject": "Mei Chen", "limit": 1}).json()
+    following = {"subject": "Mei Chen", "cursor": listed["next_cursor"]}
+    assert [each["action"] for each in api.get(path, params=following).json()["entries"]] == ["erasure_requested"]

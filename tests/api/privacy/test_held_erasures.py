@@ -1,4 +1,4 @@
-"""Erasures that wait for a legal hold: answered by a letter, and continued by the hold's release."""
+"""Erasures that a legal hold delays: answered by a letter, and continued by the hold's release."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Case:
 def test_a_held_erasure_is_answered_by_a_letter(api: Api) -> None:
     case = Case(api, ground="legal_claims")
     assert case.erasure()["status"] == "held"
+    assert "Ebbing-Open-Work" not in case.letter().headers
     text = case.letter().text
     assert "Partial answer to the request" in text
     assert "Case reference: DSR-17" in text
@@ -67,6 +68,7 @@ def test_a_held_erasure_is_answered_by_a_letter(api: Api) -> None:
 
 def test_a_partial_answer_meets_the_deadline_of_a_held_erasure(api: Api) -> None:
     case = Case(api)
+    assert case.letter().headers["Ebbing-Open-Work"] == f"legal hold {case.hold['id']} without a legal ground"
     place = f"{REQUESTS}/{case.erasure_id}"
     with database.tenant(api.tenant.tenant_id) as tx:
         tx.execute(_MOVE_BACK, {"age": timedelta(days=40)})
@@ -101,7 +103,7 @@ def test_a_partial_answer_meets_the_deadline_of_a_held_erasure(api: Api) -> None
 def test_a_request_without_a_held_erasure_has_no_partial_answer(api: Api) -> None:
     made = api.post(ERASURES, json={"subject": "bob", "kind": "gdpr"}).json()
     answer = api.post(f"{REQUESTS}/{made['id']}/partial")
-    assert (answer.status_code, "waits for a legal hold" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "delayed by a legal hold" in answer.json()["detail"]) == (409, True)
 
 
 def test_no_refusal_of_a_held_erasure_leads_in_a_circle(api: Api) -> None:
@@ -128,7 +130,7 @@ def test_a_letter_cites_no_article_of_another_law(api: Api, law: str) -> None:
 def test_a_letter_about_an_erasure_that_is_not_held_is_refused(api: Api) -> None:
     made = api.post(ERASURES, json={"subject": "bob", "kind": "gdpr"}).json()
     answer = api.get(f"{REQUESTS}/{made['id']}/letters/partial")
-    assert (answer.status_code, "waits for a legal hold" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "delayed by a legal hold" in answer.json()["detail"]) == (409, True)
 
 
 def test_the_ground_of_a_hold_is_stored_and_shown(api: Api) -> None:

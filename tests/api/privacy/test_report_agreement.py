@@ -131,11 +131,12 @@ def test_texts_without_a_part_of_the_name_are_retained_as_before(api: Api) -> No
     assert "a part of the person's name" not in page.text
 
 
-def test_the_reason_of_a_hold_on_the_person_is_replaced_with_its_name(api: Api) -> None:
+def test_a_hold_on_the_person_loses_the_name_and_keeps_the_reason(api: Api) -> None:
     desk = Desk(api, "case 17", {"subject": SUBJECT})
     assert "If the conditions of a legal hold name the person or conversation" in desk.read().section[1]
     desk.finish("settled")
-    assert states(desk) == {"hold": "replaced", "release": "retained"}
+    assert states(desk) == {"hold": "retained", "release": "retained"}
+    assert desk.api.get(f"{HOLDS}/{desk.hold}").json()["reason"] == "case 17"
     assert "1 released legal hold: name removed" in desk.read().section[2]
 
 
@@ -155,7 +156,7 @@ def test_an_erasure_under_legal_hold_alone_says_that_nothing_is_erased(api: Api)
     assert "2 memories were in scope. None of them has been erased yet, because all are under legal hold." in page.head
     assert "None of the 2 memories has been erased yet" in page.section[2]
     assert "The records of this erasure still contain the conditions that select the data" in page.section[1]
-    assert "Appendix E contains a keyed digest" not in page.section[1]
+    assert "Appendix E contains" not in page.section[1]
     for part in ("a keyed digest of the person's name or ID", "are removed from this record earlier"):
         assert part in page.section[4]
     assert "Backups also contain the data under legal hold" in page.section[5]
@@ -209,13 +210,54 @@ def test_report_and_letters_name_other_erasures_of_the_case(api: Api) -> None:
     assert f"{other}: grace period" in partial.headers[OPEN_WORK]
     desk.finish("settled")
     page, letter = desk.read(), desk.letter().text
-    assert "1 other erasure with the same case reference was not finished when this page was printed" in page.head
-    assert re.search(rf"Request ID {other}: the data is hidden and can be restored until", page.section[6])
+    said = "1 other erasure with the same case reference, with 1 memory in scope, was not finished when this page was"
+    assert said in page.head
+    known = rf"Request ID {other}, 1 memory in scope: the data is hidden and can be restored until"
+    assert re.search(known, page.section[6])
     assert "We erased the data, with the exceptions that are stated below." in letter
     assert f"(request ID {other}) is not finished: the data is hidden, and will be erased after" in letter
     assert apart not in page.text + letter
     assert api.post(f"{ERASURES}/{other}/cancel").is_success
-    assert "same case reference" not in desk.read().text + desk.letter().text
+    assert "same case reference" not in desk.letter().text
+
+
+def test_the_report_names_all_other_erasures_of_the_case_in_any_state(api: Api) -> None:
+    """An answer to a letter has one report for each name, and their sum is the case."""
+    desk = Desk(api, "case 17")
+    api.remember(*({"text": f"soup {n}", "subject": "Marta Kovacs-Nagy"} for n in range(3)))
+    api.remember({"text": "y", "subject": "M. Nagy"}, {"text": "x", "subject": "bob"})
+    desk.finish("settled")
+    done = desk.erase("Marta Kovacs-Nagy", grace_days=0)
+    cancelled = desk.erase("M. Nagy", grace_days=7)
+    assert api.post(f"{ERASURES}/{cancelled}/cancel").is_success
+    apart = desk.erase("bob", case_reference="DSR-10", grace_days=0)
+    others = desk.report()["same_case"]["erasures"]
+    assert [(each["erasure_id"], each["status"], each["memories"]) for each in others] == [
+        (done, "verified", 3),
+        (cancelled, "cancelled", 1),
+    ]
+    page = desk.read()
+    assert "1 other erasure with the same case reference, with 3 memories in scope, was completed" in page.head
+    assert "1 other erasure with the same case reference was cancelled (section 6)." in page.head
+    assert f"Request ID {done}, 3 memories in scope: erased and checked on" in page.section[6]
+    assert f"Request ID {cancelled}, 1 memory hidden when it was entered: cancelled on" in page.section[6]
+    assert apart not in page.text
+    desk.erasure_id, first = done, desk.erasure_id
+    assert f"Request ID {first}, 2 memories in scope: erased and checked on" in desk.read().section[6]
+    desk.erasure_id = apart
+    assert "same case reference" not in desk.read().text
+
+
+def test_the_memories_of_a_held_erasure_of_the_case_are_those_erased_and_held(api: Api) -> None:
+    desk = Desk(api, "case 17")
+    api.remember({"text": "tea", "subject": SUBJECT}, {"text": "soup", "subject": "Marta Kovacs-Nagy"})
+    held = desk.erase(SUBJECT, grace_days=0, case_reference="other")
+    desk.api.service.rows("UPDATE erasures SET case_reference = %s WHERE erasure_id = %s", CASE, held)
+    desk.erasure_id = desk.erase("Marta Kovacs-Nagy", grace_days=0)
+    listed = {each["erasure_id"]: each for each in desk.report()["same_case"]["erasures"]}
+    counts = desk.api.get(f"{ERASURES}/{held}/report").json()["counts"]
+    assert (listed[held]["status"], listed[held]["memories"]) == ("held", counts["in_scope"])
+    assert f"Request ID {held}, {counts['in_scope']} " in desk.read().section[6]
 
 
 def test_a_completion_by_hand_names_an_erasure_of_the_case(desk: Desk) -> None:
@@ -226,7 +268,7 @@ def test_a_completion_by_hand_names_an_erasure_of_the_case(desk: Desk) -> None:
     assert (
         f"(request ID {desk.erasure_id}) is not finished: data is hidden and retained under legal hold" in answer.text
     )
-    assert f"{desk.erasure_id}: waits for a legal hold" in answer.headers[OPEN_WORK]
+    assert f"{desk.erasure_id}: delayed by a legal hold" in answer.headers[OPEN_WORK]
 
 
 @pytest.mark.parametrize("nature", ["erasure", "access", "portable"])
@@ -251,7 +293,10 @@ def test_the_request_log_states_what_it_contains_and_what_a_later_report_lacks(a
     worked(api.service, UNFINISHED)
     said = Reported(read_page(api, full)).section[4]
     assert "the legal deadlines, the identity check, the extension of the deadline, the answer." in said
-    assert "printed after that no longer states: the identity check, the extension of the deadline." in said
+    assert (
+        "printed again after that deletion, it no longer states: the identity check, the extension of the deadline."
+        in said
+    )
     said = Reported(read_page(api, plain)).section[4]
     assert "It contains: the kind and the dates of the request, the legal deadlines, the answer." in said
     assert "no longer states" not in said

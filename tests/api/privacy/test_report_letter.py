@@ -198,6 +198,7 @@ def test_every_text_of_the_report_comes_from_the_file(api: Api, tmp_path: Path) 
     report = api.get(f"{ERASURES}/{erasure_id}/report").json()
     data = {report["tenant_id"], report["requested_by"], report["versions"]["code"], "api.example"}
     data |= {row["table"] for row in report["stores"] if "table" in row}
+    data.add(report["audit_digest"])
     data |= {hold["hold_id"] for hold in report["holds"]} | set(report["pseudonyms"].values()) | {erasure_id}
     for known in sorted(data, key=len, reverse=True):
         text = text.replace(known, "")
@@ -275,3 +276,45 @@ def test_the_letter_names_the_receipt_the_authors_of_texts_and_the_dumps_of_the_
     assert "The operator stated no legal ground." in text
     assert "Backups of the key store" in text
     assert "a lawsuit" not in text
+
+
+def test_the_report_states_the_digest_of_the_name_in_each_list(api: Api) -> None:
+    """Also while a hold delays the erasure, and none of the audit log if the erasure names no person."""
+    ids = api.remember({"text": "kept", "subject": "ann"}, {"text": "gone", "subject": "ann", "thread": "t"})
+    hold = api.post(HOLDS, json={"reason": "a lawsuit", "memory_ids": ids[:1]}).json()["id"]
+    erasure_id, path = erase(api), "/v1/privacy/audit"
+    logged = api.get(path, params={"target": erasure_id, "action": "erasure_requested"}).json()["entries"][0]["subject"]
+    for status in ("held", "verified"):
+        report = api.get(f"{ERASURES}/{erasure_id}/report").json()
+        assert (report["status"], report["audit_digest"]) == (status, logged)
+        text = read_page(api, erasure_id)
+        assert f"Keyed digest of the person's name or ID in the audit log (HMAC-SHA-256) {logged}" in text
+        listed = report["pseudonyms"]["subject"]
+        assert f"Keyed digest of the person's name or ID in the list of erasures (HMAC-SHA-256) {listed}" in text
+        assert "The two digests of the person's name or ID differ, because" in text
+        api.post(f"{HOLDS}/{hold}/release")
+        worked(api.service, UNFINISHED)
+    assert "Appendix E contains both digests." in read_page(api, erasure_id)
+    thread = erase(api, subject=None, thread="t")
+    assert api.get(f"{ERASURES}/{thread}/report").json()["audit_digest"] is None
+    text = read_page(api, thread)
+    assert "Appendix E contains the keyed digest of that name or ID in the list of erasures." in text
+    assert "ebbing audit" not in text
+
+
+def test_the_report_separates_the_recording_of_the_request_from_the_entry_of_the_erasure(api: Api) -> None:
+    request = api.post("/v1/privacy/requests", json={"nature": "erasure", "law": "gdpr"}).json()["id"]
+    api.service.rows("UPDATE privacy_requests SET received_at = received_at - interval '3 days'")
+    erasure_id = erase(api, kind="gdpr", request_id=request)
+    report = api.get(f"{ERASURES}/{erasure_id}/report").json()
+    clocks = report["clocks"]
+    assert clocks["received_at"] < clocks["recorded_at"] < clocks["requested_at"]
+    assert (report["recorded_by"], report["requested_by"]) == (api.tenant.key_id, api.tenant.key_id)
+    text = read_page(api, erasure_id)
+    assert "The request was recorded in this service on" in text
+    assert "The erasure was entered on" in text
+    assert "Request recorded in this service" in text
+    assert f"Operator or ID of the API key that recorded the request {api.tenant.key_id}" in text
+    alone = erase(api)
+    assert api.get(f"{ERASURES}/{alone}/report").json()["clocks"]["recorded_at"] is None
+    assert "recorded in this service" not in read_page(api, alone)

@@ -217,6 +217,17 @@ def test_only_an_erasure_in_the_service_encloses_its_report(api: Api) -> None:
     assert f"We erased the data. The enclosed report, dated {ENGLISH.day(made_at)}, lists what was found" in text
 
 
+def test_an_erasure_that_found_nothing_says_so(api: Api) -> None:
+    erasure_id = api.post(ERASURES, json={"subject": "nobody", "kind": "gdpr", "grace_days": 0}).json()["erasure_id"]
+    worked(api.service, UNFINISHED)
+    text = api.get(f"{REQUESTS}/{erasure_id}/letters/completion").text
+    assert "We searched our memory service for entries about you under the name or ID of your request and found" in text
+    assert "We erased" not in text
+    page = api.get(f"{ERASURES}/{erasure_id}/report?format=html").text
+    assert "No memory in scope was found." in page
+    assert "The last backup" not in page
+
+
 @pytest.mark.parametrize("method", IdentityMethod.__args__)  # type: ignore[attr-defined]
 def test_each_method_of_an_identity_check_is_accepted(api: Api, method: str) -> None:
     made = record(api)

@@ -159,6 +159,10 @@ def test_a_start_without_an_answer_says_nothing_of_it(tmp_path: Path) -> None:
             "redis ended with signal SIGKILL.",
         ),
         (ChildEvent(EventKind.RESTARTED, "redis", pid=7), "redis restarted (process 7)."),
+        (
+            ChildEvent(EventKind.WAITING, "api", seconds=4.1, message="Starting the API", reason="Redis is refused."),
+            "Starting the API … 4 s\n  Redis is refused.",
+        ),
         (ChildEvent(EventKind.KILLED, "api"), "api didn't stop in time and was killed."),
         (ChildEvent(EventKind.UP), "the banner"),
         (ChildEvent(EventKind.DOWN, seconds=1.94), "Stopped in 1.9 s."),

@@ -41,12 +41,17 @@ def test_it_is_listed(cli: Cli, api: Stub, found: dict[str, Any], words: tuple[s
 def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> None:
     api.replies[f"POST {NIGHT}/run"] = Reply(202, run("queued"))
     assert cli("schedule", "run", "night").out == "started job j1\n"
-    job = {"id": "j1", "kind": "night", "total": None, "done": 7, "counts": {"sweep": 7}, "status": "done"}
+    job: dict[str, Any] = {"id": "j1", "kind": "night", "total": None, "done": 14, "status": "done"}
+    job["counts"] = {"sweep": 7, "sweep.cold": 0, "promote": 7, "promote.promoted": 0}
     api.replies["GET /v1/jobs/j1"] = [Reply(200, job | {"status": "running"}), Reply(200, job)]
     done = cli("schedule", "run", "night", "--wait")
     assert (done.code, len(pauses)) == (0, 1)
-    assert "night: done, 7 processed" in done.out
-    assert "sweep" in done.out
+    assert "night: done, 14 processed" in done.out
+    counts = [line.split() for line in done.out.splitlines()][-4:-1]
+    assert counts == [["promote", "7"], ["promote.promoted", "0"], ["sweep", "7"]]
+    assert "promote and sweep count examined memories" in done.out
+    shown = [line.split() for line in cli("jobs", "show", "j1").out.splitlines() if line.startswith("  ")]
+    assert shown == counts, "by name, and without zeros that say nothing"
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed"})
     done = cli("schedule", "run", "night", "--wait", "--json")
     assert (done.code, json.loads(done.out)["status"]) == (1, "failed")

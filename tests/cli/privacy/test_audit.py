@@ -78,3 +78,28 @@ def test_a_mistyped_anchor_is_named_as_a_cause_and_no_entry_is_called_intact(cli
 def test_a_refusal_is_told(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/verify"] = Reply(403, problem(403, "not-allowed"))
     assert cli("audit", "verify").code == 4
+
+
+def test_entries_about_a_person_come_with_the_digests_of_the_name(cli: Cli, api: Stub) -> None:
+    digests = {"audit_log": "fad1", "erasure_list": None}
+    found = {"entries": [ENTRY], "next_cursor": None, "subject_digests": digests}
+    api.replies[f"GET {PATH}"] = Reply(200, found)
+    shown = cli("audit", "--subject", "Mei Chen", "--target", "e1").out.splitlines()
+    assert shown[:2] == [
+        "keyed digest of the name in the audit log: fad1",
+        "keyed digest of the name in the list of erasures: none, because it has no entries",
+    ]
+    assert "policy_set" in shown[-1]
+    assert api.asked[-1].path == f"{PATH}?limit=20&subject=Mei+Chen&target=e1"
+    assert json.loads(cli("audit", "--subject", "Mei Chen", "--json").out) == found
+
+
+def test_one_entry_is_shown_with_its_hash(cli: Cli, api: Stub) -> None:
+    more = {"subject": "fad1", "digest": None, "hash": "9f3c" * 16, "previous": "8e2b" * 16}
+    api.replies[f"GET {PATH}"] = Reply(200, {"entries": [ENTRY | more], "next_cursor": None})
+    shown = " ".join(cli("audit", "--entry", "3").out.split())
+    assert f"hash {'9f3c' * 16}" in shown
+    assert "digest of the name fad1" in shown
+    assert api.asked[-1].path == f"{PATH}?limit=20&seq=3"
+    api.replies[f"GET {PATH}"] = Reply(200, {"entries": [], "next_cursor": None})
+    assert cli("audit", "--entry", "9").out == "none\n"

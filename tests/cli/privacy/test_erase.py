@@ -197,10 +197,15 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert "1 other stores had no matching data" in shown
     assert "table links" not in shown
     assert "another spelling" not in shown
-    similar = {"memories": 4, "subjects": 1, "complete": True}
+    hidden_by = [{"id": "e2", "status": "grace", "erase_after": "2026-03-14T11:00:00Z", "memories": 1}]
+    similar = {"memories": 4, "subjects": 1, "complete": True, "hidden": 1, "hidden_by": hidden_by}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"similar_names": similar})
     said = "4 memories stored under another spelling of the name, not part of this erasure"
-    assert said in cli("privacy", "report", "e1").out
+    hidden = (
+        "1 memory under another spelling of the name hidden by e2 (erasure, grace period, can be cancelled until 2026"
+    )
+    for each in (said, hidden):
+        assert each in cli("privacy", "report", "e1").out
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
     assert cli("privacy", "report", "e1", "--html", str(page)).code == 0
@@ -239,13 +244,13 @@ def test_a_report_lists_nothing_that_a_released_hold_no_longer_retains(cli: Cli,
 
 def test_a_report_counts_texts_to_review_and_names_other_erasures_of_the_case(cli: Cli, api: Stub) -> None:
     texts = [{"decision": decision} for decision in ("redact", None, "keep")]
-    other = {"erasure_id": "e2", "status": "held", "erase_after": "2026-03-14T11:00:00Z"}
+    other = {"erasure_id": "e2", "status": "verified", "erase_after": "2026-03-14T11:00:00Z", "memories": 3}
     more = {"erasure_id": "e1", "mentions": {"texts": texts, "more": 0}, "same_case": {"at": "x", "erasures": [other]}}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
     assert "1 text of operators may mention the subject by a part of the name: review with" in shown
     assert "2 texts with a part of the name reviewed" in shown
-    assert "another erasure with the same case reference isn't finished: e2 (waits for a legal hold)" in shown
+    assert "another erasure with the same case reference: e2 (verified, 3 memories in scope)" in shown
 
 
 def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:
@@ -292,7 +297,7 @@ def test_requests_show_the_number_held_the_holds_and_the_case(cli: Cli, api: Stu
     for out in (listed, shown):
         assert "h1" in out
         assert "DSR-17" in out
-        assert "waits for a legal hold" in out
+        assert "delayed by a legal hold" in out
     assert "h1 (2 memories, legal claims)" in shown
     assert "under legal hold   2" in shown
     assert json.loads(cli("privacy", "show", "e1", "--json").out) == found

@@ -19,6 +19,7 @@ HOLD = {
     "placed_by": "k1",
     "released_at": None,
     "released_by": None,
+    "ground": "legal_claims",
 }
 RELEASED = HOLD | {"released_at": "2026-04-01T09:30:00Z", "released_by": "k2"}
 COUNTS = {"memories": 3, "hidden": 1}
@@ -72,6 +73,7 @@ def test_holds_are_listed_and_shown_with_their_dates(cli: Cli, api: Stub) -> Non
     assert "2026-03-07" in listed
     assert "2026-04-01" in listed
     assert "subject ann; tags a, b; after 2026-01-01 00:00 UTC" in listed
+    assert "legal claims" in listed
     assert "\x1b" not in listed
     assert api.asked[0].path == f"{PATH}?limit=100&released=true"
     shown = cli("hold", "show", "h1").out

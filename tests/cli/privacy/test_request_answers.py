@@ -83,7 +83,7 @@ def test_a_letter_that_states_open_work_has_a_warning(
     headers = {"Ebbing-Open-Work": "2 texts with a part of the person's name still to review"}
     api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear", headers)
     done = cli("privacy", "letter", "r1", "completion", *form)
-    assert "warning: the letter states that work remains: 2 texts with a part of the person's name" in done.err
+    assert "warning: before you send the letter: 2 texts with a part of the person's name" in done.err
     assert ("Dear" in done.out) == (not form)
     api.replies[f"GET {PATH}/letters/completion"] = Reply(200, b"Dear")
     assert "warning" not in cli("privacy", "letter", "r1", "completion", *form).err
@@ -117,7 +117,7 @@ def test_a_request_without_an_erasure_is_shown_with_its_export(cli: Cli, api: St
     assert (shown.code, "answer             open" in shown.out, "export " in shown.out) == (0, True, False)
     held = request | {"partial_sent_at": "2026-03-08T11:00:00Z"}
     api.replies[f"GET {PATH}"] = Reply(200, held)
-    assert "answer             partial answer sent, waits for a legal hold" in cli("privacy", "show", "r1").out
+    assert "answer             partial answer sent, delayed by a legal hold" in cli("privacy", "show", "r1").out
     api.replies[f"GET {PATH}"] = Reply(200, request)
     export = {"status": "ready", "counts": {"memories.jsonl": 2}, "expires_at": "2026-04-07T11:00:00Z"}
     api.replies["GET /v1/privacy/exports/r1"] = Reply(200, export)

@@ -380,16 +380,21 @@ def test_what_a_worker_died_over_comes_last_and_alone(
     assert set(rated.sources(*ids)) == {"llm"}
 
 
-def test_what_kills_every_worker_is_set_aside(
-    rated: Rated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [memory_id] = rated.send(TEXTS[2])
+def die_three_times(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three workers die while they rate, and end their turns."""
     with monkeypatch.context() as patch:
         kill(patch, "rate.before")
         for _ in range(3):
             with pytest.raises(Killed):
                 score_by_model.rate_memories()
             rated.lapse()
+
+
+def test_what_kills_every_worker_is_set_aside(
+    rated: Rated, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [memory_id] = rated.send(TEXTS[2])
+    die_three_times(rated, monkeypatch)
     assert score_by_model.rate_memories() == 0
     assert rated.fake.calls == 0
     assert rated.service.letters(rated.tenant.tenant_id) == [("rate", "its worker died each time", 3)]
@@ -400,12 +405,7 @@ def test_what_kills_every_worker_is_set_aside(
 
 def test_two_workers_that_give_a_memory_up_set_it_aside_once(rated: Rated, monkeypatch: pytest.MonkeyPatch) -> None:
     rated.send(TEXTS[2])
-    with monkeypatch.context() as patch:
-        kill(patch, "rate.before")
-        for _ in range(3):
-            with pytest.raises(Killed):
-                score_by_model.rate_memories()
-            rated.lapse()
+    die_three_times(rated, monkeypatch)
     stop = score_by_model._stop_rating
 
     def both_stop(*given: Any) -> None:

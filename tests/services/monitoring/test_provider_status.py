@@ -10,6 +10,7 @@ import pytest
 from app import heartbeats
 from app.clients.llm import provider_health
 from app.clients.llm.model_clients import model_clients
+from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis import stream
 from app.clients.redis.connection import PROVIDERS
 from app.domain.operator_advice import Installation, advise
@@ -247,6 +248,15 @@ def test_embeddings_are_recorded_and_make_a_dead_provider_urgent(
         status.forget()
         found = status.now(tenant.tenant_id)
         assert found.state == "trouble"
+        assert "new memories aren't found by their meaning" in found.findings[0].what
+        service.send(tenant.tenant_id, f"{WORDS} too")
+        with pytest.raises(ProviderFailed):
+            service.work()
+        assert uses(tenant)["embed"].waiting == 1
+        status.forget()
+        found = status.now(tenant.tenant_id)
+        assert "1 memory waits for an embedding" in found.findings[0].what
+        assert [one.waiting for one in found.providers if one.use == "embed"] == [1]
     finally:
         forget()
 

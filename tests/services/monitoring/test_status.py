@@ -18,7 +18,7 @@ from app.clients.redis import stream
 from app.clients.redis.connection import HEARTBEATS, STARTS, stream_key
 from app.domain.privacy.requests import NewRequest
 from app.services.jobs import schedule
-from app.services.monitoring import doctor_stores, fleet_gauges, probes, status
+from app.services.monitoring import doctor_stores, fleet_gauges, installation, probes, status
 from app.services.monitoring.status import Status
 from app.services.privacy import request_log
 from app.services.tenants import budget
@@ -183,6 +183,15 @@ def test_a_secret_that_everybody_may_read_is_reported_by_the_service(
     assert mounted.command == "", "the mounted file can't be changed from inside"
     secret.chmod(0o400)
     assert codes(tenant, every=True) == set()
+
+
+def test_a_proposed_start_listens_where_the_service_listens_now(service: Service) -> None:
+    service.configure(installation="run", home=Path("/srv"), port=8812)
+    step, command = installation.describe_place().change("EBBING_OPENAI_BASE_URL")
+    assert command == "EBBING_HOME=/srv EBBING_PORT=8812 EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run"
+    assert "other settings of your start" in step
+    service.configure(port=8000, host="0.0.0.0")  # noqa: S104 - no server listens there
+    assert installation.describe_place().migrate() == "EBBING_HOME=/srv EBBING_HOST=0.0.0.0 ebbing run"
 
 
 def test_a_night_that_is_late_failed_or_was_cut_short(service: Service, tenant: Tenant) -> None:

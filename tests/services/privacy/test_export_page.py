@@ -10,8 +10,9 @@ import pytest
 
 from app.domain.privacy import export_page
 from app.domain.privacy.export import NewExport
+from app.domain.privacy.legal_hold import Scope
 from app.domain.privacy.requests import NewRequest
-from app.services.privacy import export_archive, export_requests, request_log
+from app.services.privacy import export_archive, export_requests, legal_holds, request_log
 from tests.services.export_store import Vault, vault
 
 __all__ = ["vault"]
@@ -111,3 +112,11 @@ def test_the_memories_are_counted_in_the_file_that_the_page_shows(vault: Vault) 
     counted.count_line(vault.opened(export)["memories.jsonl"].splitlines()[0])
     [section] = counted.sections
     assert (section.memories, section.earliest) == (1, section.latest)
+
+
+def test_a_memory_under_legal_hold_has_no_date_of_deletion(vault: Vault) -> None:
+    vault.remember({"text": "heron", "subject": "ann"})
+    legal_holds.place_hold(vault.tenant_id, Scope(subject="ann"), "case 17", "key")
+    text = shown(vault.opened(vault.made("access"))["index.html"].decode())
+    assert "legal hold yes" in text
+    assert "can move to a lower tier or be deleted from this day on" not in text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
-from app.domain.privacy.case_details import REDACTED
+from app.domain.privacy.case_details import CLEARED, REDACTED
 from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.erasure import MentionReview
 from app.domain.privacy.legal_hold import Scope
@@ -15,7 +16,7 @@ from app.errors import Conflict, Invalid
 from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
-from app.services.privacy import legal_holds, request_log, retained_texts
+from app.services.privacy import legal_holds, request_log, retained_texts, rights_overview
 from app.services.security import operator_log
 from tests.api.privacy.test_report_letter import visible
 from tests.service import Service
@@ -69,6 +70,79 @@ def test_parts_of_a_name_are_listed_and_not_redacted(desk: Desk) -> None:
     assert "3 texts written by the operator contained a part of the person's name" in text
     assert f"Case reference of an erasure, ID {erasure_id}: not reviewed yet" in text
     assert "Completed and checked; 3 texts still await a review" in text
+
+
+@pytest.mark.parametrize(("stored", "erased"), [("Mei Chen", "MEI CHEN"), ("orla", "Orla")])
+def test_a_text_about_a_namesake_in_another_spelling_is_reviewed(desk: Desk, stored: str, erased: str) -> None:
+    desk.service.send(desk.tenant_id, {"text": "tea", "subject": stored})
+    desk.service.work()
+    desk.act(f"{stored} sent many requests", f"{erased} and {stored} called")
+    asked = ErasureOptions(Scope(subject=erased), "gdpr", 0)
+    erasure_id = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    assert requests.get(desk.tenant_id, erasure_id).status == "verified"
+    assert desk.reasons() == [f"{stored} sent many requests", REDACTED]
+    [listed] = mentions.list_mentions(desk.tenant_id, erasure_id)
+    assert (listed.text, listed.decision) == (f"{stored} sent many requests", None)
+
+
+def test_a_namesake_beside_a_longer_name_and_in_another_unicode_form_is_reviewed(desk: Desk) -> None:
+    desk.service.send(desk.tenant_id, {"text": "tea", "subject": "Mei Chén"})
+    desk.service.work()
+    reasons = ["Mei Chén met MEI CHÉNG", unicodedata.normalize("NFD", "Mei Chén called")]
+    desk.act(*reasons)
+    asked = ErasureOptions(Scope(subject="MEI CHÉN"), "gdpr", 0)
+    erasure_id = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    assert requests.get(desk.tenant_id, erasure_id).status == "verified"
+    assert desk.reasons() == reasons
+    assert len(mentions.list_mentions(desk.tenant_id, erasure_id)) == 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "after"),
+    [
+        ("fee dispute, court file 17", "fee dispute, court file 17"),
+        ("claim of mei chen", REDACTED),
+        ("claim of Chen", REDACTED),
+    ],
+)
+def test_a_released_hold_keeps_its_reason_unless_it_names_the_person(desk: Desk, reason: str, after: str) -> None:
+    hold = legal_holds.place_hold(desk.tenant_id, Scope(subject="Mei Chen"), "x", "key")
+    desk.service.rows("UPDATE holds SET reason = %s", reason)
+    erasure_id = desk.erase()
+    legal_holds.release_hold(desk.tenant_id, hold.hold_id, "key")
+    worked(desk.service)
+    assert requests.get(desk.tenant_id, erasure_id).status == "verified"
+    kept = legal_holds.get(desk.tenant_id, hold.hold_id)[0]
+    assert (kept.meant.subject, kept.reason) == (CLEARED, after)
+    [written] = read_report(desk.tenant_id, erasure_id)["operator_texts"]
+    assert (written["code"], written["state"]) == ("hold", "replaced" if after == REDACTED else "retained")
+
+
+def test_a_kept_text_that_another_erasure_replaces_is_gone_in_the_first_report(desk: Desk) -> None:
+    desk.service.send(desk.tenant_id, {"text": "rice", "subject": "Chen Li"})
+    desk.service.work()
+    desk.act("call from Chen")
+    first = desk.erase()
+    asked = ErasureOptions(Scope(subject="Chen Li"), "gdpr", 0)
+    second = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    mentions.review(desk.tenant_id, first, MentionReview(keep=(1,)), "key")
+    kept = "A review decided that the text referred to another person; it is retained."
+    assert kept in visible(render_report(read_report(desk.tenant_id, first)))
+    mentions.review(desk.tenant_id, second, MentionReview(redact=(1,)), "key")
+    text = visible(render_report(read_report(desk.tenant_id, first)))
+    assert "It was since replaced because of another erasure, or deleted." in text
+    assert kept not in text
+    assert "A review decided that the text referred to the person" in visible(
+        render_report(read_report(desk.tenant_id, second))
+    )
+    with pytest.raises(Invalid) as refused:
+        mentions.review(desk.tenant_id, first, MentionReview(keep=(1,)), "key")
+    assert [each.message for each in refused.value.errors] == [
+        "text 1 isn't stored any more: it was replaced or deleted"
+    ]
 
 
 def test_a_decision_redacts_or_keeps_a_text_and_is_recorded(desk: Desk) -> None:
@@ -139,14 +213,14 @@ def test_memories_under_another_spelling_are_counted_in_the_report_and_the_lette
     others = [{"text": f"rice {n}", "subject": "Mei Chén"} for n in range(3)]
     desk.service.send(desk.tenant_id, *others, {"text": "soup", "subject": "mei chen"}, {"text": "x", "subject": "Mai"})
     desk.service.work()
-    requests.request(desk.tenant_id, ErasureOptions(Scope(subject="mei chen"), "gdpr", 7), "key")
     erasure_id = desk.erase()
     report = read_report(desk.tenant_id, erasure_id)
-    assert report["similar_names"] == {"memories": 3, "subjects": 1, "complete": True}, "hidden ones have an erasure"
+    counts = {"memories": 4, "subjects": 2, "complete": True}
+    assert report["similar_names"] == counts | {"hidden": 0, "hidden_by": []}
     assert "Mei" not in str(report)
     text = visible(render_report(report))
-    assert "3 memories stored under a similar name were not part of this erasure" in text
-    sentence = "When the result was checked, 3 memories were stored under similar names"
+    assert "4 memories stored under a similar name were not part of this erasure" in text
+    sentence = "When the result was checked, 4 memories were stored under similar names"
     assert sentence in text
     assert sentence in request_log.write_letter(desk.tenant_id, erasure_id, "completion", as_page=False).text
     alone = requests.request(desk.tenant_id, ErasureOptions(Scope(subject="bob"), "gdpr", 0), "key").erasure_id
@@ -156,6 +230,52 @@ def test_memories_under_another_spelling_are_counted_in_the_report_and_the_lette
     assert "under a similar name" not in text
     letter = request_log.write_letter(desk.tenant_id, alone, "completion", as_page=False).text
     assert "similar" not in letter
+
+
+def test_hidden_memories_under_another_spelling_are_counted_by_the_erasure_that_hides_them(desk: Desk) -> None:
+    named = ("mei chen", "mei chen", "MEI CHEN", "Chen Mei")
+    desk.service.send(desk.tenant_id, *({"text": f"rice {n}", "subject": name} for n, name in enumerate(named)))
+    desk.service.work()
+    asked = {name: ErasureOptions(Scope(subject=name), "gdpr", 7) for name in set(named)}
+    hiding = {name: requests.request(desk.tenant_id, options, "key") for name, options in asked.items()}
+    requests.cancel(desk.tenant_id, hiding.pop("Chen Mei").erasure_id, "key")
+    legal_holds.place_hold(desk.tenant_id, Scope(subject="MEI CHEN"), "case 17", "key", "legal_claims")
+    rights_overview.finish(desk.tenant_id, hiding["MEI CHEN"].erasure_id, "key")
+    worked(desk.service)
+    erasure_id = desk.erase()
+    report = read_report(desk.tenant_id, erasure_id)
+    similar = report["similar_names"]
+    assert (similar["memories"], similar["hidden"]) == (1, 3)
+    listed = [(each["id"], each["status"], each["memories"]) for each in similar["hidden_by"]]
+    assert listed == [
+        (str(hiding["mei chen"].erasure_id), "grace", 2),
+        (str(hiding["MEI CHEN"].erasure_id), "held", 1),
+    ]
+    text = visible(render_report(report))
+    assert "3 hidden memories stored under a similar name were not part of this erasure (section 2)." in text
+    known = f"2 memories, hidden by the erasure with the request ID {hiding['mei chen'].erasure_id}, which could be"
+    assert f"{known} cancelled until" in text
+    assert f"request ID {hiding['MEI CHEN'].erasure_id}, which a legal hold delayed" in text
+    requests.cancel(desk.tenant_id, hiding["mei chen"].erasure_id, "key")
+    for shown in (text, visible(render_report(read_report(desk.tenant_id, erasure_id)))):
+        assert "no memory was stored under another spelling" not in shown
+        assert "chen" not in shown.casefold()
+
+
+def test_memories_under_another_spelling_in_quarantine_are_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report lists only the erasures and quarantines that hide most memories."""
+    desk.service.send(desk.tenant_id, *({"text": f"rice {n}", "subject": "mei chen"} for n in range(3)))
+    desk.service.work()
+    monkeypatch.setattr(mentions, "HIDING_MAX", 1)
+    hidden = "INSERT INTO hidden_memories (tenant_id, memory_id, erasure_id, tier) SELECT tenant_id, memory_id, %s, %s "
+    quarantine = uuid4()
+    ids = [row for (row,) in desk.service.rows("SELECT memory_id FROM memories WHERE subject = 'mei chen'")]
+    for owner, some in ((quarantine, ids[:2]), (uuid4(), ids[2:])):
+        desk.service.rows(f"{hidden} FROM memories WHERE memory_id = ANY (%s)", owner, "active", some)
+        desk.service.rows("UPDATE memories SET deleted_at = now() WHERE memory_id = ANY (%s)", some)
+    text = visible(render_report(read_report(desk.tenant_id, desk.erase())))
+    assert f"2 memories, hidden by the quarantine with the ID {quarantine}; when" in text
+    assert "1 further memory, hidden by another erasure or quarantine" in text
 
 
 def test_the_report_names_only_the_kinds_of_records_that_it_found(desk: Desk) -> None:

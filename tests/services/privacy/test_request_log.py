@@ -85,6 +85,11 @@ def test_counts_and_median_days_come_from_one_view(vault: Vault) -> None:
     assert (tally.late, tally.confirmed_late) == (2, 2)  # answered after 48 of 45 days, and unanswered after 60
     assert tally.median_days == pytest.approx(2)
     assert tally.mean_days == pytest.approx(17)
+    vault.service.rows("UPDATE privacy_requests SET answer = 'cancelled' WHERE answered_at < received_at + '2 days'")
+    [tally] = tallies(vault)
+    assert tally.cancelled == 1
+    assert tally.median_days == pytest.approx(25)
+    assert tally.mean_days == pytest.approx(25)
     assert request_log.summarise_requests(vault.tenant_id, now - timedelta(days=55), now).tallies[0].received == 3
 
 

@@ -222,8 +222,8 @@ def test_a_setting_without_name_or_path_is_refused(service: Service, given: str)
 
 MISFITS = {
     "another name": ("profile = (HalfLife, HalfLifeParameters)", "has the name 'half_life'"),
-    "no pair": ("profile = 5", "must be \\(model, parameters\\)"),
-    "a class alone": ("profile = HalfLife", "must be \\(model, parameters\\)"),
+    "no pair": ("profile = 5", "must be a Profile, \\(model, parameters\\)"),
+    "a class alone": ("profile = HalfLife", "must be a Profile, \\(model, parameters\\)"),
     "parameters that change": (
         "@dataclass\nclass P:\n    x: int = 1\nclass M(HalfLife):\n    name = 'misfit'\nprofile = (M, P)",
         "one frozen dataclass",

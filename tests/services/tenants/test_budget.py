@@ -293,7 +293,7 @@ def test_a_limit_of_money_on_a_model_without_a_price_is_remarked_on() -> None:
     assert budget.list_warnings(configured(budget_tokens=1)) == []
     assert budget.list_warnings(configured(budget_cost=1, prices={"m": {"input": 1}})) == []
     [one] = budget.list_warnings(configured(budget_cost=1, prices={"e": {"input": 1}}))
-    assert "BUDGET_COST is set but m has no price in PRICES" in one
+    assert "EBBING_BUDGET_COST is set but m has no price in EBBING_PRICES" in one
     assert len(budget.list_warnings(configured(budget_total_cost=1, embedder="openai"))) == 2
 
 

@@ -16,9 +16,7 @@ from app.errors import Conflict
 LetterKind = Literal["acknowledgement", "extension", "refusal", "completion", "partial"]
 
 LETTERS: Final[tuple[LetterKind, ...]] = get_args(LetterKind)
-NOT_HELD: Final = (
-    "this letter is only for an erasure that waits for a legal hold: this request has no erasure that waits for one"
-)
+NOT_HELD: Final = "this letter is only for an erasure that is delayed by a legal hold: this request has no such erasure"
 _MISSING: Final[dict[LetterKind, str]] = {
     "acknowledgement": "this request is already answered: send its answer instead",
     "extension": "this request has no extension: record the extension first",
@@ -47,7 +45,7 @@ class HeldMemories:
 
 @dataclass(frozen=True, slots=True)
 class PartialErasure:
-    """An erasure that waits for legal holds.
+    """An erasure that legal holds delay.
 
     Attributes:
         memories: Number of memories erased by all passes.
@@ -74,13 +72,15 @@ class ErasureFacts:
 
     Attributes:
         has_report: Whether an erasure in this service answers the request; its report is enclosed.
+        is_empty: Whether the finished erasure found no memories.
         similar: Number of memories under another spelling of the person's name, which the erasure didn't cover.
         reviews: Number of texts with a part of the person's name that still have to be reviewed.
         others: Other unfinished erasures with the case reference of the request.
-        partial: The request's erasure, if it waits for legal holds.
+        partial: The request's erasure, if legal holds delay it; otherwise None.
     """
 
     has_report: bool = False
+    is_empty: bool = False
     similar: int = 0
     reviews: int = 0
     others: Sequence[OpenErasure] = ()
@@ -99,7 +99,7 @@ def possible_letters(request: PrivacyRequest, *, is_held: bool = False) -> list[
     """Return the letters that can be written about a request in its current state.
 
     Args:
-        is_held: Whether the request's erasure waits for a legal hold.
+        is_held: Whether a legal hold delays the request's erasure.
     """
     return [letter for letter in LETTERS if _is_possible(letter, request, is_held=is_held)]
 
@@ -194,7 +194,8 @@ def _describe_partial(partial: PartialErasure, texts: Texts) -> list[str]:
 
 def _describe_completion(request: PrivacyRequest, erasure: ErasureFacts, texts: Texts) -> list[str]:
     key, is_open = "answer.completion", request.nature == "erasure" and erasure.is_open
-    done = f"{key}.done_{request.nature}{'_report' * erasure.has_report}{'_open' * is_open}"
+    outcome = "empty" if erasure.is_empty else request.nature
+    done = f"{key}.done_{outcome}{'_report' * erasure.has_report}{'_open' * is_open}"
     lines = [texts.text(done, answered_at=texts.day(request.answered_at))]
     if request.nature == "access" and f"{key}.access_{request.law}" in texts:
         lines.append(texts.text(f"{key}.access_{request.law}", blank=texts.text("answer.blank")))

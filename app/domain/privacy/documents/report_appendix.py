@@ -106,8 +106,8 @@ def _figure(row: Mapping[str, Any], name: str) -> int:
 def _name_system(code: str, report: Mapping[str, Any], texts: Texts) -> str:
     """Return the name of a system.
 
-    That of the store `records` depends on the scope, because operators' texts are compared with names only if a person
-    is erased.
+    The name of the store `records` depends on the scope, because operators' texts are compared with names only if a
+    person is erased.
     """
     is_texts = code == "records" and report.get("scope") == "subject"
     return texts.text("stores.records.name_person" if is_texts else f"stores.{code}.name")
@@ -166,12 +166,19 @@ def _dates(report: Mapping[str, Any], texts: Texts) -> str:
 
 def _proof(report: Mapping[str, Any], texts: Texts) -> str:
     audit = report.get("audit") or {}
-    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id", "requested_by")}
+    shown: dict[str, object] = {name: report[name] for name in ("erasure_id", "tenant_id")}
+    shown |= {"recorded_by": report.get("recorded_by"), "requested_by": report["requested_by"]}
     shown["grace_ended_by"] = (report.get("grace_ended") or {}).get("by")
     shown |= {"audit_entry": audit.get("entry"), "audit_hash": audit.get("hash"), "cut": report["cut"]}
+    shown["digest_audit"] = audit_digest = report.get("audit_digest")
     shown |= {f"digest_{what}": digest for what, digest in report["pseudonyms"].items()}
     shown |= {f"version_{what}": version for what, version in report["versions"].items()}
-    return html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
+    content = html.pairs(texts, {texts.text(f"report.proof.{name}"): value for name, value in shown.items() if value})
+    notes = ["digests_differ"] if audit_digest and "subject" in report["pseudonyms"] else []
+    notes += ["digest_command"] if audit_digest else []
+    return (
+        content + html.paragraph(" ".join(texts.text(f"report.proof.{name}") for name in notes)) if notes else content
+    )
 
 
 def _moment(moment: str | None) -> datetime | None:

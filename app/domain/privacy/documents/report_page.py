@@ -24,7 +24,10 @@ from app.domain.privacy.documents.report_counts import (
     count_retained,
     count_reviews,
     count_similar,
+    count_similar_hidden,
     count_unlisted,
+    found_nothing,
+    group_same_case,
     has_removed_records,
     has_retained_key,
     is_all_held,
@@ -97,11 +100,19 @@ def _summary(report: Mapping[str, Any], texts: Texts) -> str:
         lines.append(texts.text(f"report.summary.{key}", done=DONE))
     if counts.anonymised:
         lines.append(texts.count("report.summary.anonymous", counts.anonymised, retained=RETAINED))
-    for name, count in (("similar", count_similar(report)), ("reviews", count_reviews(report).open)):
+    summed = {
+        "similar": count_similar(report),
+        "similar_hidden": count_similar_hidden(report),
+        "reviews": count_reviews(report).open,
+    }
+    for name, count in summed.items():
         if count:
             lines.append(texts.count(f"report.summary.{name}", count, done=DONE))
-    if others := list_same_case(report):
-        lines.append(texts.count("report.summary.same_case", len(others), outside=OUTSIDE))
+    for state, others in group_same_case(report)._asdict().items():
+        if others:
+            memories = texts.count("count.memories", sum(each["memories"] for each in others))
+            key = f"report.summary.same_case_{state}"
+            lines.append(texts.count(key, len(others), outside=OUTSIDE, memories=memories))
     terms = texts.text("report.summary.terms", terms=TERMS)
     return html.paragraph(" ".join(lines), "lead") + html.paragraph(terms)
 
@@ -113,11 +124,13 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
     clocks, law = report["clocks"], report["kind"]
     scope = report.get("scope") or next(iter(report["pseudonyms"]), "other")
     received_at = texts.day(clocks.get("received_at") or clocks["requested_at"])
-    is_later = received_at != texts.day(clocks["requested_at"])
+    key = "made" if received_at == texts.day(clocks["requested_at"]) else "received"
     values = {"requested_at": clocks["requested_at"], "scope": texts.text(f"scope.{scope}")}
     values |= {"received_at": received_at, "law": texts.text(f"law.{law}")}
+    if clocks.get("recorded_at"):
+        key, values = "recorded", values | {"recorded_at": clocks["recorded_at"]}
     lines = [
-        texts.text("report.request.received" if is_later else "report.request.made", **values),
+        texts.text(f"report.request.{key}", **values),
         texts.text("report.request.basis", basis=describe_basis(law, report.get("legal_basis"), texts)),
     ]
     identity, extension = report.get("identity"), report.get("extension")
@@ -143,7 +156,8 @@ def _request(report: Mapping[str, Any], texts: Texts) -> str:
         if report["pseudonyms"]:
             lines.append(texts.text("report.request.name_stored_holds"))
     elif report["pseudonyms"]:
-        lines.append(texts.text("report.request.name_removed", proof=PROOF))
+        key = "name_removed_both" if report.get("audit_digest") else "name_removed"
+        lines.append(texts.text(f"report.request.{key}", proof=PROOF))
     return "".join(map(html.paragraph, lines))
 
 
@@ -191,7 +205,28 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
     parts.append(html.paragraph(texts.text("report.done.rest", systems=SYSTEMS)))
     if similar := count_similar(report):
         parts.append(html.paragraph(texts.count("report.done.similar", similar)))
+    parts.append(_describe_similar_hidden(report, texts))
     return "".join(parts)
+
+
+def _describe_similar_hidden(report: Mapping[str, Any], texts: Texts) -> str:
+    """Return a list of what hides memories under another spelling of the person's name; empty if nothing does."""
+    hidden = count_similar_hidden(report)
+    if not hidden:
+        return ""
+    listed = report["similar_names"]["hidden_by"]
+    lines = [
+        texts.text(
+            f"report.done.similar_{each['status']}",
+            id=each["id"],
+            memories=texts.count("count.memories", each["memories"]),
+            **{"erase_after": texts.moment(each["erase_after"])} if each["erase_after"] else {},
+        )
+        for each in listed
+    ]
+    if further := hidden - sum(each["memories"] for each in listed):
+        lines.append(texts.count("report.done.similar_more", further))
+    return html.paragraph(texts.count("report.done.similar_hidden", hidden)) + html.items(lines)
 
 
 def _describe_reviews(report: Mapping[str, Any], texts: Texts) -> str:
@@ -257,7 +292,7 @@ def _copies(report: Mapping[str, Any], texts: Texts) -> str:
     expires = texts.day(backups["newest_affected_expires"])
     days = texts.count("count.days", backups["kept_days"])
     sentences = [texts.text("report.copies.backups", days=days)]
-    if not is_all_held(report):
+    if not is_all_held(report) and not found_nothing(report):
         sentences.append(texts.text("report.copies.backups_erased", expires=expires))
     if report["status"] == "held":
         sentences.append(texts.text("report.copies.backups_held", days=days))
@@ -290,12 +325,13 @@ def _recipients(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _list_same_case(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return a list of the unfinished erasures with the same case reference; empty if there are none."""
+    """Return a list of the other erasures with the same case reference; empty if there are none."""
     others = [
         texts.text(
             f"report.recipients.same_case_{each['status']}",
             erasure_id=each["erasure_id"],
-            erase_after=texts.moment(each["erase_after"]),
+            memories=texts.count("count.memories", each["memories"]),
+            **{name: texts.moment(each[name]) for name in ("erase_after", "ended_at") if each[name]},
         )
         for each in list_same_case(report)
     ]
@@ -307,7 +343,7 @@ def _list_same_case(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_mentioned(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return the numbers of memories outside the scope that mention the person; earlier versions didn't count them."""
+    """Return sentences on memories outside the scope that mention the person; old reports lack their numbers."""
     mentioned = report.get("mentioned")
     if mentioned is None:
         return texts.text("report.recipients.mentions")
@@ -318,7 +354,7 @@ def _describe_mentioned(report: Mapping[str, Any], texts: Texts) -> str:
     if not mentioned["complete"]:
         lines.append(texts.text("report.recipients.mentioned_partly"))
     if similar := report.get("similar_names"):
-        if not similar["memories"]:
+        if not similar["memories"] and not count_similar_hidden(report):
             lines.append(texts.text("report.recipients.no_similar"))
         if not similar["complete"]:
             lines.append(texts.text("report.recipients.similar_partly"))

@@ -37,7 +37,7 @@ def render_retained(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def describe_author(by: str | None, texts: Texts) -> str:
-    """Return by whom a text was written: with an API key, or by an operator, whose ID is a UUID."""
+    """Return the author of a text: an operator if `by` contains a UUID, otherwise an API key; unknown without `by`."""
     if not by:
         return texts.text("report.author.unknown")
     return texts.text("report.author.operator" if _OPERATOR.search(by) else "report.author.key", by=by)

@@ -32,7 +32,7 @@ class Texts:
         return str(self._texts[key]).format_map({name: self.value(value) for name, value in values.items()})
 
     def count(self, key: str, count: int, **values: object) -> str:
-        """Return the form of a text that fits a number, which is its placeholder `count`."""
+        """Return a text in the form for this number (`one` or `other`); the number fills the placeholder `count`."""
         form = "one" if count == 1 else "other"
         return self.text(f"{key}.{form}", count=count, **values)
 
@@ -75,7 +75,7 @@ class Texts:
         return {key: {name for _, name, _, _ in Formatter().parse(str(text)) if name} for key, text in self.strings()}
 
     def strings(self) -> Iterator[tuple[str, str]]:
-        """Yield the keys and values that are single texts."""
+        """Yield the key and the text of each entry that is a single text, not a list."""
         for key, text in self._texts.items():
             if isinstance(text, str):
                 yield key, text

@@ -14,7 +14,7 @@ REPORTED_FROM: Final = 0.5
 
 
 class MentionFinder:
-    """Finds one person's name or address in texts, without differences of case, Unicode form and accents.
+    """Finds one person's name or address in texts, ignoring differences in case, Unicode form and accents.
 
     Attributes:
         words: The folded words of the name; empty if it is too short to be looked for.

@@ -54,7 +54,7 @@ _RELATION: Final = re.compile(
     rf"(?:{_RELATIONS}),?\s+(?-i:{_CAP})",
     re.IGNORECASE,
 )
-# After these, a single word that isn't in the lists is rather an animal, a nationality or a thing.
+# A single unlisted word after these usually names an animal, a nationality or a thing.
 _NAMING: Final = re.compile(
     rf"\b(?:(?:is|was|are) (?:called|named)|named|hei(?:ß|ss)t|hie(?:ß|ss)|s[’']appelle|se llama|si chiama"
     rf"|(?:{_OWNERS})\s+(?:\w+\s+)?(?:{_RELATIONS})\s+(?:is|was|ist|war|est|es|è))\s+(?-i:{_CAP})",
@@ -148,7 +148,7 @@ _SYLLABLES: Final = 6  # maximum letters of an unlisted given name after a famil
 
 
 def _next(text: str, words: Sequence[_Word], place: int) -> int | None:
-    """Return the place of the capitalised word after one space, or after particles such as `van` or `de la`."""
+    """Return the index of the capitalised word that follows, perhaps after particles such as `de la`, or None."""
     for follower in range(place + 1, min(place + 4, len(words))):
         word = words[follower]
         if text[words[follower - 1].end : word.start] != " ":
@@ -161,7 +161,7 @@ def _next(text: str, words: Sequence[_Word], place: int) -> int | None:
 
 
 def _end(text: str, words: Sequence[_Word], place: int, *, is_german: bool) -> int:
-    """Return the end of the name that begins with a word: up to two surnames, in German only known ones."""
+    """Return the end of the name that begins at `place`: up to two further words, in German texts only listed ones."""
     lists, end = _lists(), words[place].end
     if words[place].folded in _lists().titles and (after := _after_title(text, words, place)) is not None:
         place, end = after, words[after].end

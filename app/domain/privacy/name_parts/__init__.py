@@ -1,1 +1,1 @@
-"""Parts of names, which may mean a person or another one, and names that are like another name."""
+"""Find parts of a person's name in texts, and compare subjects' names with a given name."""

@@ -31,13 +31,13 @@ SAME_NAME: Final[tuple[Likeness, ...]] = ("exact", "case", "spelling", "words")
 """Likenesses of subjects that have the given name, perhaps in another spelling or order."""
 _RANK: Final = {likeness: rank for rank, group in enumerate(_RANKS) for likeness in group}
 _SIMILAR_MIN: Final = 4
-"""Minimum letters of a name in which one letter may differ; two may differ from twice this number on."""
+"""Minimum number of letters of a name in which one letter may differ; with twice as many letters, two may differ."""
 _WORD_MIN: Final = 5
-"""Minimum letters of a word that may differ in the same way if no other word of the two names is equal."""
+"""The same limit for a misspelt word while the two names have no other matching word that can name a person."""
 _WORDS_MAX: Final = 12
 """Maximum number of words of a name that are compared."""
 _MISSING_COST: Final = 3
-"""Distance of a word of the given name that a stored name lacks; a further word of the stored name counts 1."""
+"""Distance for a word that only the given name has; a word that only the stored name has counts 1."""
 _APOSTROPHES: Final = re.compile("['’‘ʼ`´′]| \u0301")  # noqa: RUF001 - as people type them; NFKC splits the acute accent
 _TITLES: Final = frozenset(
     {
@@ -55,7 +55,7 @@ _PARTICLES: Final = frozenset(
         "m",
     }
 )
-"""Words of names that a name may lack, at a distance of 1; `M.` is a title in French."""
+"""Particles, which a name may lack; each counts 1 in the distance. `M.` is a title in French."""
 
 
 class NearName(NamedTuple):
@@ -65,7 +65,7 @@ class NearName(NamedTuple):
         likeness: `exact`; `case`: equal except for case and Unicode form; `spelling`: and except for accents, spaces
             and punctuation; `words`: the same words in another order, or with a title; `email`: the name before the @;
             `speaker`: memories about the subject have this speaker; `part`: one name contains the words or the letters
-            of the other, some perhaps as initials; `similar`: the same, with one or two other letters in a word.
+            of the other, some perhaps as initials; `similar`: one or two letters of a word or name differ.
         memories: Number of stored memories about the subject, including hidden ones.
         distance: Words and letters in which the names differ, 0 or more; ranks names of one likeness.
     """
@@ -113,7 +113,7 @@ class NameMatcher:
         return found
 
     def _find_sameness(self, folded: str, letters: str) -> Likeness | None:
-        """Return the likeness of a stored name with the same letters, or with the letters before an @."""
+        """Return the likeness of a stored name that has the same letters, perhaps only before an @; otherwise None."""
         if folded == self._folded:
             return "case"
         if letters and letters == self._letters:
@@ -159,7 +159,7 @@ class _Spelling:
         self._any_kept = _any_of(self.kept)
 
     def count_edits(self, other: str) -> int:
-        """Return the letters in which another word differs, 1 or 2; 0 if it differs more, or is too short to tell."""
+        """Return the number of differing letters, 1 or 2; 0 if the words differ more or this word is too short."""
         limit = self._limit
         if not limit or abs(len(other) - len(self.letters)) > limit:
             return 0
@@ -189,7 +189,7 @@ def _any_of(pieces: Iterable[str]) -> re.Pattern[str] | None:
 
 
 class _WordPairs:
-    """Words of a given and of a stored name that mean the same word, each in one pair.
+    """Pairs of corresponding words of a given and a stored name; each word is in one pair at most.
 
     Attributes:
         left_stored: Words of the stored name without a pair.
@@ -246,7 +246,7 @@ class _WordPairs:
 
 
 def _is_name(word: str) -> bool:
-    """Return True for two letters or more, or three letters and digits or more, that are no title and no particle."""
+    """Return True if a word of 2 letters or more (3 if it has digits) can name a person: no title and no particle."""
     return len(word) >= (2 if word.isalpha() else PART_MIN) and word not in _TITLES and word not in _PARTICLES
 
 

@@ -19,7 +19,7 @@ class HardTopic(NamedTuple):
         language: ISO 639-1 code of its wordings and questions.
         role: Who states it: the user or the assistant.
         area: `fact`, `preference`, `plan`, `decision` or `constraint`.
-        said: Two wordings, of which the user's second is terse, a note or code; `{x}` is the value.
+        said: Two wordings; if the user states the fact, the second is terse, a note or code. `{x}` is the value.
         asked: Questions for the end of the year; `{who}` is the person.
         values: Possible values of `{x}`.
         changes: True if the value can change within a year.

@@ -60,7 +60,7 @@ MISTYPED_SHARE: Final = 0.15
 LISTED_SHARE: Final = 0.3
 """Share of the long answers that are written as a list."""
 SENTENCES: Final = (2, 6)
-"""Least number of sentences of a long answer without opening and closing, and one more than the greatest."""
+"""Range of the number of sentences of a long answer, without opening and closing; the second number is excluded."""
 
 _UNSPACED: Final = frozenset({"zh", "ja"})
 _WITHOUT_LATIN: Final = frozenset({"zh", "ja", "ko"})
