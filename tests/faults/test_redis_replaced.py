@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import psycopg
 import pytest
+import redis
 
+from app.clients.redis.connection import QUEUE
 from app.domain.ingest.redis_identity import TAIL_MS
 from app.embedded import has_ended
 from tests.faults.fault_cluster import Plant
@@ -46,11 +49,15 @@ def witnessed(plant: Plant, caller: Caller) -> int:
 
 
 def accept(plant: Plant, caller: Caller, count: int) -> None:
-    """Accept requests while the ingest worker is paused, and wait until all are witnessed."""
+    """Accept requests while the ingest worker is paused; wait until all are witnessed and the mark is in both stores.
+
+    The mark is written after the witness rows: a test that changed it before then would have its change replaced.
+    """
     before = witnessed(plant, caller)
     for _ in range(count):
         caller.send(caller.batch(MEMORIES))
     until(lambda: witnessed(plant, caller) == before + count, "the requests are witnessed")
+    until(lambda: beat(plant) == redis_beat(plant), lambda: f"{beat(plant)} is Redis's {redis_beat(plant)}")
 
 
 def appended(plant: Plant) -> Path:
@@ -70,10 +77,22 @@ def beat(plant: Plant) -> int:
     return one(plant, "SELECT beat FROM queue_identity")
 
 
+def redis_beat(plant: Plant) -> int:
+    with redis.Redis.from_url(plant.redis.admin_url) as server:
+        return int(cast("bytes | None", server.hget(QUEUE, "beat")) or 0)
+
+
 def set_beat(plant: Plant, milliseconds: int) -> None:
     """Set the witness's beat, so that Redis's lag doesn't depend on the machine's speed."""
     with psycopg.connect(plant.owner_url, autocommit=True) as owner:
         owner.execute("UPDATE queue_identity SET beat = %s", [milliseconds])
+
+
+def is_ready(plant: Plant) -> None:
+    def describe() -> str:
+        return httpx.get(f"{plant.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).text
+
+    until(lambda: (found := plant.readiness()) and all(found.values()), describe)
 
 
 def is_refused(plant: Plant, caller: Caller, why: str) -> None:
@@ -101,7 +120,7 @@ def test_an_emptied_redis_is_refused_until_the_operator_goes_on(
         env={"EBBING_API_KEY": key, "PATH": "/usr/bin:/bin"},
         check=True,
     )
-    until(lambda: all(plant.readiness().values()), "the service is ready again")
+    is_ready(plant)
     until(lambda: lost(admin, caller)[0] == REQUESTS, "what was lost is counted")
     assert lost(admin, caller) == (REQUESTS, REQUESTS * MEMORIES)
     assert admin.get("/v1/admin/queue").json()["lost_requests"] >= REQUESTS
@@ -125,7 +144,7 @@ def test_a_restart_that_loses_nothing_goes_on_by_itself(
     with plant.paused("worker-ingest"):
         accept(plant, caller, REQUESTS)
         restart(plant, lambda: None)
-    until(lambda: all(plant.readiness().values()), "the service is ready by itself")
+    is_ready(plant)
     plant.books.wait_until_settled([caller])
     plant.books.check([caller])
     until(lambda: witnessed(plant, caller) == 0, "every request is accounted for")
@@ -137,6 +156,7 @@ def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
     plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client, inside: int
 ) -> None:
     [caller] = callers(1)
+    plant.flush_redis("always")  # otherwise a busy disk postpones writes, and the file ends earlier
     with plant.paused("worker-ingest"):
         accept(plant, caller, REQUESTS)
         size = appended(plant).stat().st_size
@@ -149,7 +169,7 @@ def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
             set_beat(plant, before + TAIL_MS // 2)
 
         restart(plant, cut)
-    until(lambda: all(plant.readiness().values()), "the service is ready by itself")
+    is_ready(plant)
     until(lambda: lost(admin, caller)[0] == 3, "the gap is counted")
     caller.accepted = kept
     plant.books.wait_until_settled([caller])
@@ -176,5 +196,5 @@ def test_an_older_copy_is_refused(
     restart(plant, put_back)
     is_refused(plant, caller, "older copy")
     admin.post("/v1/admin/queue/accept")
-    until(lambda: all(plant.readiness().values()), "the service is ready again")
+    is_ready(plant)
     assert not has_ended(plant.servers["redis"])
