@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -21,6 +22,7 @@ from tests.faults.fault_cluster import Plant
 from tests.faults.load import Caller
 from tests.waiting import PATIENCE_SECONDS, until
 
+HOUR_MS = 3_600_000
 REQUESTS = 20
 MEMORIES = 5
 
@@ -174,6 +176,31 @@ def test_a_tail_that_was_cut_goes_on_by_itself_and_is_counted(
     caller.accepted = kept
     plant.books.wait_until_settled([caller])
     plant.books.check([caller])
+
+
+def test_a_cut_after_an_hour_without_requests_goes_on_by_itself(
+    plant: Plant, callers: Callable[[int], list[Caller]], admin: httpx.Client
+) -> None:
+    """The mark's beat is that of the last request, but for the API, which keeps Redis's beat fresh."""
+    [caller] = callers(1)
+    plant.flush_redis("always")
+    hour_ago = int(time.time() * 1000) - HOUR_MS
+    with redis.Redis.from_url(plant.redis.admin_url) as server:
+        server.hset(QUEUE, "beat", hour_ago)
+    set_beat(plant, hour_ago)
+    until(lambda: redis_beat(plant) > hour_ago, "the API advances the beat")
+    assert beat(plant) == hour_ago
+    with plant.paused("worker-ingest"):
+        size = appended(plant).stat().st_size
+        accept(plant, caller, 1)
+
+        def cut() -> None:
+            with appended(plant).open("r+b") as log:
+                log.truncate(size)
+
+        restart(plant, cut)
+    is_ready(plant)
+    until(lambda: lost(admin, caller)[0] == 1, "the gap is counted")
 
 
 def test_an_older_copy_is_refused(

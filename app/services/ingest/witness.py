@@ -5,10 +5,14 @@ are refused, so requests get a 503 until an operator decides. Each API process a
 PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests are dropped, requests still
 in the stream are checked again, and requests that are twice found in neither place are recorded as a gap. If an API
 process and Redis are killed together, requests accepted in the last second aren't witnessed.
+
+While no requests arrive, each API process keeps the beat in Redis's mark fresh. Otherwise a Redis that lost its last
+second after an hour without requests would have the beat of an hour ago, and be refused as an older copy.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Final, cast
@@ -28,6 +32,8 @@ from app.store.ingest import witness
 from app.store.ingest.witness import Accepted, Gap, Witnessed
 
 EVERY_SECONDS: Final = 1.0
+IDLE_BEAT_SECONDS: Final = 5.0
+"""Time between two beats without requests. With the seconds that a cut loses, it stays below `TAIL_MS`."""
 FIRST_LOOK_SECONDS: Final = 3.0
 NEXT_LOOK_SECONDS: Final = 10.0
 PENDING_MAX: Final = 50_000
@@ -73,6 +79,7 @@ class Witness:
     def __init__(self) -> None:
         """Start without any requests."""
         self._pending: deque[Accepted] = deque()
+        self._beat_due = 0.0
 
     def remember(self, tenant_id: UUID, base: bytes, memories: int, entry_id: str) -> None:
         """Remember an accepted request; part of every ingest request, so it does as little as possible."""
@@ -81,16 +88,20 @@ class Witness:
     def write(self) -> None:
         """Write the remembered requests to PostgreSQL, and advance the mark's beat in both stores.
 
-        Failures are logged. Up to `PENDING_MAX` unwritten requests remain remembered for the next call.
+        Without requests, advance only Redis's beat, every `IDLE_BEAT_SECONDS`. Failures are logged. Up to `PENDING_MAX`
+        unwritten requests remain remembered for the next call.
         """
         requests = [self._pending.popleft() for _ in range(len(self._pending))]
-        if not requests:
+        if not requests and time.monotonic() < self._beat_due:
             return
         beat = None
+        self._beat_due = time.monotonic() + IDLE_BEAT_SECONDS
         try:
             beat = backlog().beat()
         except RedisError as error:
             log.warning("redis_away", error=type(error).__name__)
+        if not requests:
+            return
         try:
             with database.drain() as tx:
                 witness.add(tx, requests)

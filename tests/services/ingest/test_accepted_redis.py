@@ -90,6 +90,33 @@ def test_a_fail_over_to_a_replica_is_accepted(replica: Service, behind_ms: int) 
     check_stored(replica, 6)
 
 
+def test_a_cut_after_an_hour_without_requests_is_accepted(guarded: Service) -> None:
+    """Redis loses the last request's mark. The mark before is an hour old, but for the beats while it was idle."""
+    reconnect()
+    tenant, accepted = guarded.tenant(), Witness()
+    accept(guarded, accepted, tenant.tenant_id)
+    guarded.redis.hincrby(QUEUE, "beat", -3_600_000)
+    guarded.rows("UPDATE queue_identity SET beat = beat - 3600000")
+    hour_ago, _ = beats(guarded)
+    Witness().write()
+    expected, idle = beats(guarded)
+    assert expected == hour_ago < idle
+    accept(guarded, accepted, tenant.tenant_id)
+    guarded.redis.hset(QUEUE, "beat", idle)
+    reconnect()
+    check_stored(guarded, 4)
+
+
+def test_beats_without_requests_are_rare(guarded: Service) -> None:
+    reconnect()
+    accepted = Witness()
+    accepted.write()
+    _, first = beats(guarded)
+    guarded.redis.hset(QUEUE, "beat", first - 60_000)
+    accepted.write()
+    assert beats(guarded) == (0, first - 60_000)
+
+
 def test_a_database_restored_from_a_backup_accepts_the_redis_that_went_on(guarded: Service) -> None:
     reconnect()
     tenant, accepted = guarded.tenant(), Witness()
