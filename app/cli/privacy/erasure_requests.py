@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -25,6 +25,9 @@ from app.cli.core.output import (
 )
 from app.cli.privacy.erase import PATH
 from app.domain.formatting import count_memories, format_minute
+
+CASE: Final = {"controller": "controller", "case_reference": "case reference"}
+"""Labels of the fields that name a request's case."""
 
 router = typer.Typer(
     name="privacy",
@@ -148,17 +151,17 @@ def report(
 
 def print_report(found: dict[str, Any]) -> None:
     """Print the report of a finished erasure as text."""
+    _print_pairs({"request ID": found["erasure_id"], "law": found["kind"]} | describe_case(found))
     if counts := found.get("counts"):  # absent from servers of the previous version
         outcome = f"{counts['erased']:,} erased, {counts['held']:,} retained under legal hold"
         outcome += f", {counts['left']:,} still to be erased" if counts["left"] else ""
         if counts["held"] and not counts["erased"]:
             outcome = "none erased yet, all under legal hold"
         typer.echo(f"{count_memories(counts['in_scope'])} in scope: {outcome}")
-    dates = {name: format_minute(moment) for name, moment in found["clocks"].items() if moment}
-    for name, moment in dates.items():
-        typer.echo(f"{name.removesuffix('_at').replace('_', ' '):<14}{moment}")
+    clocks = {name: moment for name, moment in found["clocks"].items() if moment}
+    _print_pairs({name.removesuffix("_at").replace("_", " "): format_minute(clocks[name]) for name in clocks})
     if ended := found.get("grace_ended"):
-        typer.echo(f"{'grace period':<14}ended early with key {plain(ended['by'])}")
+        _print_pairs({"grace period": f"ended early with key {ended['by']}"})
     columns = ("found", "removed", "retained", "left")
     rows = [
         (each["store"], *(each.get(name, "") for name in columns))
@@ -188,6 +191,22 @@ def print_report(found: dict[str, Any]) -> None:
     if not counts or any(counts.get(name) for name in ("in_scope", "anonymised", "systems")):
         expires = format_minute(found["backups"]["newest_affected_expires"])
         typer.echo(f"backups: the last backup with this data expires {expires}")
+
+
+def _print_pairs(shown: dict[str, str]) -> None:
+    for name, value in shown.items():
+        typer.echo(f"{name:<16}{plain(value)}")
+
+
+def describe_case(found: dict[str, Any]) -> dict[str, str]:
+    """Return the controller, case reference and legal basis (in words) of an erasure, those that were given."""
+    from app.domain.privacy.documents.report_page import describe_basis
+    from app.domain.privacy.documents.texts import ENGLISH
+
+    shown = {text: found[name] for name, text in CASE.items() if found.get(name)}
+    if basis := found.get("legal_basis"):
+        shown["legal basis"] = describe_basis(found["kind"], basis, ENGLISH)
+    return shown
 
 
 def _print_names(found: dict[str, Any]) -> None:

@@ -9,7 +9,15 @@ import typer
 from app.cli.core.calls import item_path
 from app.cli.core.connection import find_connection
 from app.cli.core.output import AsJson, Url, count_of, examples, plain, print_json, print_table
-from app.cli.privacy.erasure_requests import Id, describe_scope, describe_status, erasure_path, router
+from app.cli.privacy.erasure_requests import (
+    CASE,
+    Id,
+    describe_case,
+    describe_scope,
+    describe_status,
+    erasure_path,
+    router,
+)
 from app.cli.privacy.export import PATH as EXPORTS
 from app.cli.privacy.request_log import PATH as REQUESTS
 from app.cli.privacy.request_log import describe_answer
@@ -37,7 +45,6 @@ _REQUEST_DATES: Final = {
     "partial_sent_at": "partial answer",
     "answered_at": "answered",
 }
-_CASE: Final = {"controller": "controller", "case_reference": "case reference", "legal_basis": "legal basis"}
 
 
 @router.command(epilog=examples("ebbing privacy show ID", "ebbing privacy show ID --json | jq .executed"))
@@ -83,9 +90,7 @@ def _show_erasure(found: dict[str, Any], logged: dict[str, Any], *, as_json: boo
     if found.get("held"):  # absent from servers of the previous version
         shown["under legal hold"] = found["held"]
         shown["legal holds"] = ", ".join(map(_describe_hold, found["holds"]))
-    shown |= {text: found[name] for name, text in _CASE.items() if found.get(name)}
-    if found.get("legal_basis"):
-        shown[_CASE["legal_basis"]] = _describe_basis(found)
+    shown |= describe_case(found)
     shown |= _describe_identity(logged)
     dates = {text: logged.get(name) for name, text in _REQUEST_DATES.items()}
     dates |= {text: found[name] for name, text in _ERASURE_DATES.items()}
@@ -107,7 +112,7 @@ def _show_request(logged: dict[str, Any], export: dict[str, Any] | None, *, as_j
         return
     shown: dict[str, object] = {"request ID": logged["request_id"], "nature": logged["nature"], "law": logged["law"]}
     shown["answer"] = describe_answer(logged)
-    shown |= {text: logged[name] for name, text in _CASE.items() if logged.get(name)}
+    shown |= {text: logged[name] for name, text in CASE.items() if logged.get(name)}
     shown |= _describe_identity(logged)
     shown |= {text: format_minute(logged[name]) for name, text in _REQUEST_DATES.items() if logged.get(name)}
     if export is not None:
@@ -127,14 +132,6 @@ def _describe_identity(logged: dict[str, Any]) -> dict[str, object]:
     if not logged.get("identity_method"):
         return {}
     return {"identity check": f"{logged['identity_method']}, {format_minute(logged['identity_checked_at'])}"}
-
-
-def _describe_basis(found: dict[str, Any]) -> str:
-    """Return the legal basis of an erasure in words, as its report states it."""
-    from app.domain.privacy.documents.report_page import describe_basis
-    from app.domain.privacy.documents.texts import ENGLISH
-
-    return describe_basis(found["kind"], found["legal_basis"], ENGLISH)
 
 
 def _describe_hold(hold: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from app.domain.ingest.memory import COLUMNS
 from app.domain.privacy.documents.texts import ENGLISH, Texts
+from app.domain.privacy.requests import PrivacyRequest
 
 _ENDS: Final = {"access": ("recipients", "terms", "files"), "portable": ("files",)}
 """The sections after the memories, by kind of export."""
@@ -77,11 +78,30 @@ _LABELS: Final = (*dict.fromkeys((*_FIRST, *(each.name for each in COLUMNS if ea
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
-    """The request that an export answers, as the page states it."""
+    """The request that an export answers, as the page states it.
+
+    `extended_until` is the deadline after an extension, of which `extension_reason` is the reason; None without one.
+    """
 
     request_id: str
     controller: str | None = None
     case_reference: str | None = None
+    received_at: datetime | None = None
+    extended_until: datetime | None = None
+    extension_reason: str | None = None
+
+    @classmethod
+    def read(cls, request: PrivacyRequest) -> AnsweredRequest:
+        """Return what the page states of a logged request."""
+        is_extended = request.extended_at is not None
+        return cls(
+            str(request.request_id),
+            request.controller,
+            request.case_reference,
+            request.received_at,
+            request.due_at if is_extended else None,
+            request.extension_reason if is_extended else None,
+        )
 
 
 def render_head(
@@ -92,13 +112,20 @@ def render_head(
     request: AnsweredRequest,
     texts: Texts = ENGLISH,
 ) -> str:
-    """Return the beginning of the page: title, controller, case reference, request ID, and table of contents."""
+    """Return the beginning of the page: title, the request that the export answers, and table of contents."""
     title = escape(texts.text("export.title", subject=subject))
     entries = [(f"memories-{place}", section_title(place, contents, texts)) for place in range(len(contents.sections))]
     entries += [(part, texts.text(f"export.{part}")) for part in _ENDS[kind]]
     links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, name in entries)
     lead = f"{texts.text(f'export.lead_{kind}')} {texts.text('export.made_at', made_at=made_at)}"
-    case = {"answers": request.controller, "case_reference": request.case_reference, "request_id": request.request_id}
+    case = {
+        "answers": request.controller,
+        "case_reference": request.case_reference,
+        "request_id": request.request_id,
+        "received_at": request.received_at and texts.moment(request.received_at),
+        "extended_until": request.extended_until and texts.day(request.extended_until),
+        "extension_reason": request.extension_reason,
+    }
     rows = "".join(
         f"<dt>{escape(texts.text(f'export.{name}'))}</dt><dd>{escape(value)}</dd>"
         for name, value in case.items()

@@ -171,8 +171,8 @@ def stream_archive(tenant_id: UUID, export_id: UUID, actor: str) -> Iterator[byt
         recipient_hosts = recipients.list_recipients(tx, tenant_id) if export.kind == "access" else []
         logged = request_log.get(tx, tenant_id, export_id)
         audit.append(tx, tenant_id, "export_fetched", actor, subject=export.subject, details={"export": str(export_id)})
-    case = (logged.controller, logged.case_reference) if logged else ()
-    return _zipped(_Bundle(tenant_id, export, key, recipient_hosts, AnsweredRequest(str(export_id), *case)))
+    answered = AnsweredRequest.read(logged) if logged else AnsweredRequest(str(export_id))
+    return _zipped(_Bundle(tenant_id, export, key, recipient_hosts, answered))
 
 
 def _zipped(bundle: _Bundle) -> Iterator[bytes]:

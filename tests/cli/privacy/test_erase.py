@@ -32,6 +32,8 @@ ERASURE = {
     "executed": [],
 }
 REPORT = {
+    "erasure_id": "e1",
+    "kind": "user",
     "clocks": {"requested_at": "2026-03-07T11:00:00Z", "rewrite_by": "2026-04-03T08:00:00Z", "rewritten_at": None},
     "stores": [
         {"store": "memories", "found": 3, "removed": 3, "left": 0},
@@ -170,6 +172,15 @@ def test_the_scope_of_an_ended_erasure_is_no_longer_stored_and_numbers_agree(cli
         assert said in cli("privacy", "report", "e1").out
 
 
+def test_a_report_begins_with_its_case(cli: Cli, api: Stub) -> None:
+    case = {"erasure_id": "e1", "kind": "gdpr", "legal_basis": "b", "controller": "Heron Ltd", "case_reference": "D-17"}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | case)
+    basis = "GDPR Art. 17(1)(b): consent was withdrawn, and there is no other legal ground for the processing"
+    assert [line[16:] for line in cli("privacy", "report", "e1").out.splitlines()[:5]] == [
+        *("e1", "gdpr", "Heron Ltd", "D-17", basis)
+    ]
+
+
 def test_the_end_of_a_grace_period_is_asked_about(cli: Cli, api: Stub) -> None:
     api.replies[f"GET {PATH}/e1"] = Reply(200, ERASURE | {"held": 2})
     api.replies[f"POST {PATH}/e1/finish"] = Reply(200, ERASURE | {"status": "running"})
@@ -193,7 +204,7 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT)
     shown = cli("privacy", "report", "e1").out
     assert "recipients: api.example" in shown
-    assert "requested     2026-03-07 11:00 UTC\nrewrite by    2026-04-03 08:00 UTC\n" in shown
+    assert "requested       2026-03-07 11:00 UTC\nrewrite by      2026-04-03 08:00 UTC\n" in shown
     assert "1 other stores had no matching data" in shown
     assert "table links" not in shown
     assert "another spelling" not in shown
@@ -223,7 +234,7 @@ def test_the_outcome_and_the_end_of_the_grace_period_are_shown(cli: Cli, api: St
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
     assert "2,068 memories in scope: 2,066 erased, 2 retained under legal hold\n" in shown
-    assert "grace period  ended early with key k1" in shown
+    assert "grace period    ended early with key k1" in shown
     assert ["the", "key", "1", "0", "1", "0"] in [line.split() for line in shown.splitlines()]
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.domain.privacy import export_page
+from app.domain.privacy.documents.texts import ENGLISH
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.requests import NewRequest
+from app.domain.privacy.requests import Extension, NewRequest
 from app.services.privacy import export_archive, export_requests, legal_holds, request_log
 from tests.services.export_store import Vault, vault
 
@@ -74,12 +75,17 @@ def test_the_page_names_its_request_and_explains_its_files(vault: Vault, kind: s
         vault.tenant_id,
         NewRequest(kind, "gdpr", controller="Example <Ltd>", case_reference="DSR-17"),  # type: ignore[arg-type]
     )
+    extension = Extension("<both> parents ask", months=1, notified_at=request.received_at)
+    extended = request_log.extend(vault.tenant_id, request.request_id, extension, "key")
     given = NewExport("ann", request_id=request.request_id)
     export = export_requests.request_export(vault.tenant_id, given, "key")
     vault.work(export.job_id)
     files = vault.opened(export_requests.get(vault.tenant_id, export.export_id))
     page = shown(files["index.html"].decode())
     assert f"Controller Example <Ltd> Case reference DSR-17 Request ID {request.request_id}" in page
+    assert f"Request received {ENGLISH.moment(request.received_at)}" in page
+    deadline = f"Deadline after the extension {ENGLISH.day(extended.due_at)}"
+    assert f"{deadline} Reason for the extension <both> parents ask" in page
     if kind == "portable":
         assert "given.jsonl the data above, as it was submitted: 1 line" in page
         return
