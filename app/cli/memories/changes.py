@@ -46,7 +46,9 @@ def changes(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List changes in the order of their commits, with time, type and id (of a memory, an erasure or a job).
+    """List changes in the order of their commits: time, type and id.
+
+    The type says whose id it is: that of a memory, an erasure, an export, a dead letter or a job.
 
     With --json, --follow prints one JSON object per line. Changes are retained for the policy's `changes.keep_days`.
     """
