@@ -42,6 +42,12 @@ from tests.services.due_deletions import worked
 from tests.services.mergeable import LIKE, Alike
 
 
+def this_millisecond() -> datetime:
+    """Return the present time with the precision of `created_at`, so that a memory stored from now on isn't earlier."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
 class House(Alike):
     """A tenant with one key for each of three sources."""
 
@@ -142,10 +148,10 @@ def test_a_quarantine_hides_what_a_key_wrote_and_lifting_it_brings_exactly_it_ba
 
 def test_the_period_and_the_key_bound_it(house: House) -> None:
     [early] = house.write("tool", "one")
-    start = datetime.now(UTC)
+    start = this_millisecond()
     [inside] = house.write("tool", "two")
     [other] = house.write("agent", "three")
-    end = datetime.now(UTC)
+    end = this_millisecond()
     [late] = house.write("tool", "four")
     house.seal("tool", after=start, before=end)
     assert house.listed() == {early, other, late}
@@ -274,7 +280,7 @@ def test_an_erasure_erases_what_is_in_quarantine(house: House) -> None:
 
 def test_a_superseded_memory_is_current_again_while_its_successor_is_in_quarantine(house: House) -> None:
     [old] = house.write("tool", "the number is 12")
-    start = datetime.now(UTC)
+    start = this_millisecond()
     [new] = house.write("tool", {"text": "the number is 99", "supersedes": str(old)})
     assert house.found("number") == {new}
     placed = house.seal("tool", after=start)
