@@ -81,13 +81,13 @@ class Installation:
                 return ""
 
     def change(self, setting: str) -> tuple[str, str]:
-        """Return how to change a setting here, and the shell command that applies the change; empty for none."""
+        """Return how to change a setting here, and the shell command that applies the change, or an empty command."""
         is_secret = setting in SECRETS
         match self.kind:
             case "run":
                 value = '"$(cat KEY_FILE)"' if is_secret else "NEW_VALUE"
-                step = "stop `ebbing run` with Ctrl-C and start it with the new value, and with the other settings of "
-                step += "your start that aren't in `.env`"
+                step = "stop `ebbing run` with Ctrl-C and start it again with the new value, and with the other "
+                step += "settings that you passed last time and that aren't in `.env`"
                 return step, self._start(f"{setting}={value}")
             case "compose":
                 return "edit `.env` and recreate the containers", "docker compose up --detach --wait"
@@ -130,7 +130,8 @@ def process_name(source: str) -> str:
 def advise(finding: Finding, installation: Installation) -> Finding:
     """Return the finding with the command to run and the section of the runbook, unless it has them already.
 
-    Commands in its text are rewritten for this installation, and one that ends the text becomes the command.
+    Commands in its text are rewritten for this installation. If the text ends with "run" and a command, this command
+    becomes `command`, unless the finding has one.
     """
     advised = _advise(finding, installation)
     last = _LAST_COMMAND.fullmatch(advised.todo)
@@ -167,7 +168,7 @@ def _advise(finding: Finding, installation: Installation) -> Finding:
     command = finding.command or advice.command(installation, finding.code)
     if advice.command is _log_of_provider and finding.code != "provider_unchecked" and READ_LOG not in todo:
         command = ""
-    has_command = "`" in todo  # a second command after it would be read as the same step
+    has_command = "`" in todo  # a second command below the text would look like part of the same step
     return replace(
         finding, todo=todo, command="" if has_command else command, section=finding.section or advice.section
     )

@@ -34,8 +34,8 @@ EXPLANATIONS: Final[Mapping[str, str]] = {
 }
 """Meaning and next step of each fixed reason."""
 _EXPLANATION: Final = (
-    "This causes the same error each time. Find the error's name in the log of the worker and fix its cause, then "
-    "replay."
+    "Each attempt failed with this error. Find the error's name in the log of the worker, fix the cause of the error, "
+    "then replay."
 )
 UNCOUNTED: Final = frozenset(
     {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 0.02  # polling interval while a child is starting or stopping
 QUIET_SECONDS = 1.0  # polling interval otherwise; the death of a child interrupts it
-WAITING_SECONDS = 2.0  # between two events of a child that isn't ready yet
+WAITING_SECONDS = 2.0  # interval of the `WAITING` events for a child that isn't ready yet
 # Signals within this time count as one stop request, because one request may arrive twice: Ctrl-C and service managers
 # signal the whole process group, and `make` also forwards the signal that it receives.
 SAME_WISH_SECONDS = 0.5
@@ -52,14 +52,15 @@ class _Running:
 
 
 class Supervisor:
-    """Run children in order: each must be ready before the next starts; they stop in reverse order.
+    """Run children in order: each must be ready before the next starts, unless it is optional; stop in reverse order.
 
-    A child that dies is restarted after 0.2 s, doubling up to 5 s. After the fifth death in a minute, delays grow up to
-    a minute until it has lived for a minute, and the others continue. All children stop if a first start fails, if an
-    essential child dies that often, or if any child but an optional one does so before all have started. An optional
-    child that dies that often isn't restarted. SIGINT, SIGTERM, SIGHUP and end of file on `lifeline` stop all children;
-    a second signal kills them at once. `lifeline` is a file descriptor, such as that of a pipe from the program that
-    started the service.
+    A child that dies is restarted after 0.2 s; each further death within a minute doubles the delay. From the fifth
+    death within a minute on, the child is failing, until it has lived for a minute. A failing optional child isn't
+    restarted. Any other failing child stops all children if it is essential, or if not all children have started yet;
+    otherwise its delay doubles from 10 s to at most a minute, and the other children continue. All children also stop
+    if a one-shot child fails, or if a child other than an optional one isn't ready in time at its first start. SIGINT,
+    SIGTERM, SIGHUP and end of file on `lifeline` stop all children; a second signal kills them at once. `lifeline` is a
+    file descriptor, such as that of a pipe from the program that started the service.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Supervisor:
                 kill_session(process)
             elif running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
-            # Other children aren't killed: what works is useful, and they may be ready once dependencies recover.
+            # A restarted child isn't killed: it may work in part, and may become ready once its dependencies recover.
             running.overdue = True
             self._emit(running, EventKind.OVERDUE, message=f"{late}.")
 
@@ -300,7 +301,7 @@ class Supervisor:
 
 
 def _mark_restart(running: _Running) -> ProgramSpec:
-    """Return the child's program; the environment of a restarted one says how the process before it ended."""
+    """Return the program; its environment says how the child's previous process ended, unless with exit code 0."""
     program = running.child.program
     if not running.exit_code:
         return program

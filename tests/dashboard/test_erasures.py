@@ -246,7 +246,7 @@ def test_the_end_of_a_grace_period_by_the_api_is_a_manual_action(api: Api, visit
     assert api.post(f"/v1/privacy/erasures/{which}/finish").is_success
     for path in ("/", "/audit"):
         shown = said(visit().page(path))
-        assert "Actions on the dashboard, and erasures whose grace period was ended with the API" in shown
+        assert "API calls and commands that ended the grace period of an erasure early" in shown
         assert "called with the API" in shown
 
 

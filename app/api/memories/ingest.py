@@ -182,7 +182,7 @@ class Ingest:
         return ids, await _until_searchable(tenant_id, base, stages_of, settings().wait_max_seconds)
 
     def _note(self, tenant_id: UUID, base: bytes, count: int, entry_id: str) -> None:
-        """Count an accepted request, and pass it to the witness, which records it until it is stored."""
+        """Count an accepted request; the witness tracks it until it is stored, to detect requests that Redis lost."""
         self._accepted.inc()
         metrics.ACCEPTED_MEMORIES.inc(count)
         self._witness.remember(tenant_id, base, count, entry_id)

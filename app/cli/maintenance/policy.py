@@ -192,7 +192,7 @@ def learn(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate from the times of uses how fast memories should fade, and show the effect."""
+    """Estimate how fast memories should fade, based on when they were used, and show the effect."""
     from app.cli.core.client import Api
 
     if apply and not yes and not can_ask():

@@ -46,13 +46,14 @@ def list_entries(
         str | None,
         typer.Option(
             "--subject",
-            help="Only entries about this person: the name as stored with the memories, also after its erasure. "
+            help="Only entries about this person: give the name as it was stored with the memories. This also works "
+            "after the erasure of the person's data. "
             "Also prints the name's keyed digests, which the report of an erasure states.",
         ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", help="Only entries about this ID of a request, erasure, export or legal hold."),
+        typer.Option("--target", help="Only entries about the request, erasure, export or legal hold with this ID."),
     ] = None,
     entry: Annotated[
         int | None, typer.Option("--entry", min=1, help="Only the entry with this number, with its hash.")

@@ -155,9 +155,10 @@ def load(
 ) -> None:
     """Load a dump into the tenant of the API key: memories keep their ids, times, history and strength.
 
-    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. The installation
-    that wrote the dump leaves out subjects and memories erased since. In any other installation, list the erased
-    subjects with --erased, or confirm with --accept that there are none.
+    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. If you load the
+    dump into the installation that wrote it, this installation leaves out subjects and memories that it has erased
+    since the dump. In any other installation, list the erased subjects with --erased, or confirm with --accept that
+    there are none.
     """
     from app.cli.core.client import Api
 

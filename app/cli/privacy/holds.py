@@ -182,7 +182,7 @@ def correct(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add or correct the ground or the reason of a hold, in force or released. The values before are retained."""
+    """Add or correct the ground or the reason of a hold, in force or released. The previous values are retained."""
     ground = _read_ground(ground, or_none=True)
     body: dict[str, Any] = given(ground=ground, reason=reason)
     if ground == "none":

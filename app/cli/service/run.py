@@ -51,7 +51,7 @@ def run(
         bool,
         typer.Option(
             "--until-stdin-closes",
-            help="Stop when the standard input is closed, as it is when the program that started the service ends.",
+            help="Stop when the standard input is closed, for example when the program that started the service ends.",
         ),
     ] = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """Ingest streams: requests are appended to their tenant's Redis stream and drained from it into PostgreSQL.
 
 `StreamWriter` (asynchronous, in the API) appends; `StreamReader` (synchronous, in workers) processes one tenant after
-the other from the ring of tenants with pending entries. Each operation is a single Lua call; see `scripts/`.
+the other from the ring of tenants with pending entries. Appending, claiming and acknowledging are one Lua call each.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StreamEntry(NamedTuple):
 
     @property
     def memories(self) -> int:
-        """Number of memories according to its header; 0 if unreadable."""
+        """Number of memories according to the field `number`; 0 if unreadable."""
         return read_count(self.number) or 0
 
 
@@ -133,7 +133,7 @@ class StreamWriter:
 
         Args:
             sent_ms: Time of sending by the sender's clock, for memories with `written`.
-            idempotency: Digest of the caller's key, and the outcome to store under it.
+            idempotency: Digest of the Idempotency-Key, and the outcome to store under it.
 
         Raises:
             BacklogFull: The tenant's backlog limit is reached.
@@ -207,7 +207,7 @@ def append_again(tenant_id: UUID, entry: StreamEntry, replays: int) -> bool:
 
 
 def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
-    """Append best-effort data from a thread, with a short timeout and no nudge; the next drain stores it.
+    """Append best-effort data synchronously, with a short timeout and no nudge; the next drain stores it.
 
     Raises:
         BacklogFull: The tenant's backlog limit is reached.
@@ -288,7 +288,7 @@ class StreamReader:
         Every turn must be ended by a call of `acknowledge` with `free=True`.
 
         Args:
-            first: True on the first turn of a slice, which clears the flag of the nudge that started the slice.
+            first: True on the first turn of a drain task's run; this turn clears the flag of the task's nudge.
             shared_memories: Maximum number of memories if other tenants have entries, or had some a moment ago; None
                 for the maximum of any turn.
         """

@@ -127,7 +127,8 @@ def describe_protection(explained: TierExplanation) -> str:
         later = " after the grace period" if explained.verdict.rule == "grace" != found.rule else ""
         return f"{_PROTECTIONS[found.rule]}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
     if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
-        return f"{_PROTECTIONS[explained.verdict.rule]} until {explained.change_at:%Y-%m-%d}"
+        until = f"it stays in the {tier} tier until {explained.change_at:%Y-%m-%d}"
+        return f"{_PROTECTIONS[explained.verdict.rule]}; {until}"
     return ""
 
 

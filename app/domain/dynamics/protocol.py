@@ -11,9 +11,10 @@ from app.domain.dynamics.state import Event, Row, State
 class Dynamics(Protocol):
     """A forgetting model with its parameters: pure functions of states and moments, in batches.
 
-    Every number is a double; moments are seconds since 1970. A moment before a row's anchor counts as the anchor, a
-    moment before its last use as age 0. With unchanged parameters and no use in between, the strength at a moment
-    doesn't depend on how often the anchor was moved before. A model with ticks moves anchors only to ticks.
+    Every number is a double; moments are seconds since 1970. A row's anchor (`anchored_at`) is the moment at which its
+    state was calculated; an earlier moment counts as the anchor. Before the last use, the age is 0. With unchanged
+    parameters and no use in between, the strength at a moment doesn't depend on how often the anchor was moved before.
+    A model with ticks moves anchors only to ticks.
     """
 
     @property
@@ -42,7 +43,7 @@ class Dynamics(Protocol):
         """Return the strength as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """Return for each row a moment before which its strength isn't below its threshold, except in the last 1 ms.
+        """Return a moment per row, at most 1 ms after its strength falls below its threshold; it may be earlier.
 
         The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
         still above its threshold at that moment, the caller should call `due_at` again after
@@ -64,7 +65,7 @@ class Dynamics(Protocol):
 
 @runtime_checkable
 class Bridging(Dynamics, Protocol):
-    """A model whose rows SQL can convert to and from other models, to show the strength of rows of former policies."""
+    """A model that lets SQL convert rows to and from it, to show the strength of rows from earlier policies."""
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
         """Return the score as an SQL expression; as of the anchor if `refresh_seconds` is finite."""

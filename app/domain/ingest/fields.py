@@ -29,13 +29,13 @@ class Column:
 
     Attributes:
         table: The table with a column of the field's name; None if no table has one.
-        is_key: The field is the caller's id of the memory. Edits and upserts don't change the id; COPY leaves it NULL.
+        is_key: The field is the caller's id of the memory. Edits and upserts keep the id; `MEMORIES_COPY` omits it.
         is_clearable: An edit may set the field to null, if its type allows null.
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
         is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged
             text.
         is_kept: The field keeps its value if a memory is sent again by its external id without the field.
-        sets: The column that the field sets, if it has none of its own: another way to give that column's value.
+        sets: The column that a field without its own column sets, such as `expires_at` for `keep_days`.
     """
 
     table: Literal["memories", "memory_state"] | None = "memories"

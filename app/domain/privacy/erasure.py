@@ -33,7 +33,7 @@ from app.errors import FieldError, Invalid
 Status = Literal["grace", "running", "held", "verified", "cancelled"]
 Named = Literal["subject", "thread"]
 EVERYTHING: Final = Scope(after=datetime.min.replace(tzinfo=UTC))
-"""Scope of the deletion of a tenant: every memory, because no moment is earlier."""
+"""Scope of the deletion of a tenant: every memory, because no time is earlier than `datetime.min`."""
 
 
 class NewErasure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -88,7 +88,9 @@ class MentionReview(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def check_case_details(given: NewErasure) -> None:
-    """Check the texts that the report retains. With `request_id`, the legal basis is checked when the request is read.
+    """Check the texts that the report retains.
+
+    With `request_id`, the legal basis is checked later, when the request has been read from the log.
 
     Raises:
         Invalid: The legal basis belongs to another law, or a text contains the erased subject.
@@ -140,7 +142,10 @@ def scope_from_json(kept: dict[str, Any]) -> Scope:
 
 
 def is_whole(scope: Scope, what: Named) -> bool:
-    """Return whether `what`, a subject or thread, is the scope's only condition; its late data is then dropped, too."""
+    """Return whether `what`, a subject or thread, is the scope's only condition.
+
+    If it is, the erasure also drops data about this subject or thread that arrives late.
+    """
     return scope.conditions().keys() == {what}
 
 

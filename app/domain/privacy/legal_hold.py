@@ -59,8 +59,8 @@ class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         dry_run: Only count the memories that the hold would cover.
         ids: Ids of up to 1,000 stored memories.
         ground: Legal ground for retaining the data, in the sense of GDPR Art. 17(3): `legal_claims`,
-            `legal_obligation`, `public_interest`, `public_health`, `archiving` or `expression`. Letters and reports of
-            erasures that wait for the hold state it.
+            `legal_obligation`, `public_interest`, `public_health`, `archiving` or `expression`. Letters and reports
+            state this ground if an erasure waits for the release of the hold.
     """
 
     reason: Annotated[str, msgspec.Meta(min_length=1, max_length=REASON_MAX_CHARACTERS, pattern=TEXT)]

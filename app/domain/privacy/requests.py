@@ -28,7 +28,7 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         nature: The right that the person exercises, such as erasure or access.
-        law: Legal basis of the request.
+        law: Law under which the request is made: `gdpr` or `ccpa`, or `user` for none.
         manner: Channel through which the request arrived.
         received_at: Time of receipt; defaults to now.
         controller: Name of the company that answers, for the letters; stored for 24 months.
@@ -47,8 +47,9 @@ class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Check of a requester's identity.
 
     Attributes:
-        method: The way in which identity was checked: log-in to the `account`, `email` or `telephone` number on file,
-            an identity `document`, in `person`, authority of a `representative`, or `other`.
+        method: The way in which identity was checked: log-in to the person's `account`, message to the `email`
+            address on file, call to the `telephone` number on file, identity `document`, in `person`, proof of the
+            authority of a `representative`, or `other`.
         checked_at: Time of the check; defaults to now.
         note: Free text, up to 500 characters; deleted when the request is answered or its subject's data is erased.
     """

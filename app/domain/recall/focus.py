@@ -1,7 +1,7 @@
 """Find the messages that ask for memories now, and decide whether earlier messages are needed to understand them.
 
-The earlier topics of a conversation would determine what a recall returns if all messages counted alike: they contain
-most of the words.
+If all messages counted alike, the earlier topics of a conversation would determine the recalled memories, because most
+words belong to these topics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def needs_context(focus: Sequence[WindowMessage], form: ConversationFeatures) ->
 
 
 def stands_alone(message: WindowMessage, form: ConversationFeatures) -> bool:
-    """Return true if a message is a question about its speaker that doesn't refer to something said before it.
+    """Return true if a message asks about its speaker or a person named in the memories, without referring back.
 
     Args:
         form: Features of the messages of which `message` is the newest.

@@ -153,7 +153,7 @@ def _moment(statement: SubjectAndTime) -> datetime:
 
 
 def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) -> list[SearchResult]:
-    """Return results in this order with their new scores, raised where needed so that scores never increase."""
+    """Return results in this order with their new scores; raise each to at least the score of the result below it."""
     placed: list[SearchResult] = []
     best = 0.0
     for result in reversed(order):
@@ -167,7 +167,7 @@ def _with_scores(order: Sequence[SearchResult], scores: Mapping[UUID, float]) ->
 
 
 def explain_corrections(results: Sequence[SearchResult], pairs: Sequence[CorrectionPair]) -> list[SearchResult]:
-    """Add what each result corrects, and what corrects it, to its explanation; results without one are unchanged."""
+    """Add the ids of corrected and correcting memories to explanations; results without corrections are unchanged."""
     corrects: dict[UUID, list[UUID]] = {}
     corrected_by: dict[UUID, list[UUID]] = {}
     for pair in pairs:

@@ -13,7 +13,7 @@ from app.store.tenants import policies
 
 
 class CursorLost(Exception):
-    """A cursor from which no reader can go on: changes after it were removed, or the database is an earlier copy.
+    """No reader can continue at a cursor: later changes were removed, or the database was restored from a backup.
 
     Attributes:
         oldest: The lowest cursor that a reader can go on from.
@@ -32,7 +32,7 @@ class ChangePage:
     """Changes in commit order.
 
     Attributes:
-        cursor: Cursor of the next page; the skipped changes of types that weren't requested are before it, too.
+        cursor: Cursor for the next page. It is also past changes that were skipped because of their type.
         has_more: More changes may be available now.
     """
 
@@ -45,7 +45,7 @@ def read_page(tenant_id: UUID, cursor: int | None, types: frozenset[str] | None,
     """Return the changes after a cursor.
 
     Args:
-        cursor: Cursor of the last change that the reader has; None for the oldest retained change.
+        cursor: Cursor of the last change that the reader has; None to start with the oldest retained change.
         types: Types to return; None for all.
         limit: Maximum number of changes, at least 1.
 

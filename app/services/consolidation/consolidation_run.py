@@ -1,4 +1,6 @@
-"""Run consolidation: link or merge groups of similar memories, for the memories that are new since the previous run.
+"""Run consolidation: link or merge groups of similar memories that contain a new one.
+
+A memory is new if it became old enough for consolidation, or was edited, since the previous run (see `candidates`).
 
 A run first refreshes stale summaries, then processes slices of new memories. The watermarks advance only at the end of
 a slice. An interrupted slice is repeated: groups whose merges are already recorded are skipped.
@@ -90,15 +92,16 @@ def run_slice(
 ) -> Step:
     """Start a run, or continue it from its saved state.
 
-    A nightly run starts only if the policy requires it: every night, above a number of active memories, or near the
-    quota. It ends when the policy pauses consolidation; the next run finds the remaining groups.
+    The nightly run consolidates if the policy sets `at_night`. Otherwise it does so only if the tenant has too many
+    active memories or is near its quota. It ends when the policy pauses consolidation; the next run finds the remaining
+    groups.
 
     Args:
         as_of: Process memories up to this time; None for the time at which the run began.
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one transaction's worth of work is always done.
         by_hand: Whether the run was started manually.
-        by_size: Whether the run was started because of the tenant's size, which must still require it.
+        by_size: Whether the run was started because of the tenant's size; it starts only if this still requires it.
         level: Compression level of the summaries; None for the policy's level.
     """
     if not state:
@@ -137,7 +140,7 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation, *,
 
 
 def _size_trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
-    """Return why a tenant's size requires a run; None if it doesn't, while paused, or within a day of the last one."""
+    """Return why a tenant's size requires a run; None if not, if paused, or within a day of the last run by size."""
     if rules.paused or consolidation_runs.has_recent_by_size(tx, tenant_id, database.now(tx)):
         return None
     counts = tenant_counts.read(tx, tenant_id)
@@ -189,7 +192,7 @@ def _find_groups(tenant_id: UUID, terms: RunTerms, marked: CandidateMarks | None
 def write_groups(
     tenant_id: UUID, groups: Sequence[Group], terms: RunTerms
 ) -> Iterator[tuple[list[SummarisedGroup], Sequence[Group]]]:
-    """Yield the groups to change, with summaries, and all groups considered, for one transaction at a time."""
+    """Yield, for each transaction, the groups that it must change, with summaries, and all groups considered."""
     for batch in _pieces(groups):
         with database.tenant(tenant_id) as tx:
             _, plans = merge_plan.plan_groups(tx, tenant_id, batch, terms)

@@ -93,7 +93,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories that earlier releases deleted, and deletes leftover aliases of erased persons.
+    The first slice also adopts memories that earlier versions deleted, and deletes leftover aliases of erased persons.
 
     Args:
         as_of: The time of the nightly run.
@@ -149,7 +149,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
             return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
-        cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later is a new subject's
+        cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later belongs to a new subject
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         now = database.now(tx)
         report = None if erasure.report is None else {**erasure.report, "resumed_at": now}
@@ -233,8 +233,9 @@ def _rewrite_summaries(tenant_id: UUID, erasure: Erasure, after: UUID) -> UUID |
     """Rewrite affected summaries from their remaining sources, for merges with ids above `after`.
 
     Returns:
-        Id of the merge to continue after, or None once all are done. The id keeps slices from reading the same
-        summaries again: those under a legal hold, and those that the erasure deletes, stay stale.
+        Id of the last processed merge, or None once all are processed. The next slice continues after this id.
+        Otherwise it would read again the summaries that stay stale: those under a legal hold, and those that the
+        erasure deletes.
     """
     until = time.monotonic() + STEP_SECONDS
     with database.tenant(tenant_id) as tx:
@@ -304,7 +305,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             return Step(0, {}, finished=False)
         held_ids = _held_ids(tx, tenant_id, erasure)
         erased_ids = sorted(set(ids).difference(held_ids))
-        request_backup.remove(tx, tenant_id, erasure.erasure_id)  # of an earlier pass, with the subject's name
+        request_backup.remove(tx, tenant_id, erasure.erasure_id)  # an earlier pass wrote it, with the subject's name
         residue_counts = counts | _count_residue(tx, tenant_id, erasure, erased_ids, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         has_residue = sum(residue_counts.values()) > 0
@@ -334,7 +335,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
 def _count_residue(
     tx: database.Transaction, tenant_id: UUID, erasure: Erasure, erased_ids: list[UUID], shared: list[int]
 ) -> dict[str, int]:
-    """Count what is left in the tables; of a tenant, in every table that the catalogue lists."""
+    """Count the remaining rows; for a tenant's deletion, in every table of the catalogue except `whole_tenant.KEPT`."""
     found = residue.counts(tx, tenant_id, erased_ids, erasure, shared)
     return found | (whole_tenant.count_left(tx, tenant_id, erasure.erasure_id) if erasure.whole_tenant else {})
 
@@ -376,7 +377,7 @@ def _finish(
 
 
 def _leave_tombstone(tx: database.Transaction, tenant_id: UUID) -> None:
-    """Leave what remains of a deleted tenant: its id, and the dates and answers of its request log."""
+    """Replace a deleted tenant's name with its id, delete the texts of its request log, and replace its digest key."""
     whole_tenant.settle_requests(tx, tenant_id)
     whole_tenant.replace_subject_key(tx, tenant_id, os.urandom(32))
     tenants.leave_tombstone(tx, tenant_id)
@@ -393,6 +394,6 @@ def _hold(tx: database.Transaction, tenant_id: UUID, erasure: Erasure, held: lis
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
     dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
     requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)
-    if not names(erasure):  # the ledger's digest identifies a complete subject or thread
+    if not names(erasure):  # a complete subject or thread needs no backup: the ledger contains its digest
         request_backup.add_held(tx, tenant_id, erasure.erasure_id)
     return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))

@@ -43,7 +43,7 @@ _CITED: Final[dict[Law, tuple[str, str]]] = {
 }
 """For each law: the ground for retaining the request's records, and the rule for the data that recipients have."""
 _METHODS: Final = {
-    "embeddings": "deleted; vectors of neighbouring turns that include the text are deleted too and computed again",
+    "embeddings": "deleted; neighbouring memories' vectors computed from the text are deleted too and computed again",
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
     "cold_memories": "deleted, and the key of each record destroyed",
     "links": "deleted at both ends",
@@ -72,7 +72,7 @@ def build_report(
         left: Rows found by the final scan, by step or table.
         now: End of the pass.
         held: Memories under legal hold.
-        named: What may name the erased person outside the scope, by `mentions.find_named`.
+        named: Findings of `mentions.find_named`: texts and memories outside the scope that may name the erased person.
     """
     names = tombstones.names_of(tx, tenant_id, erasures[0].erasure_id) if erasures else {}
     retained = _list_retained(tx, tenant_id, names.values(), memories)
@@ -342,7 +342,8 @@ def _cite_law(report: Mapping[str, Any], law: Law, *, is_logged: bool) -> dict[s
     """Return a report that cites only the law of its request; earlier versions stored references to all laws.
 
     Args:
-        is_logged: Whether the request log has an entry, which earlier versions described together with the dates.
+        is_logged: Whether the request log has an entry for the request. If it has, the report describes the entry;
+            earlier versions described it together with the dates.
     """
     ground, goes = _CITED[law]
     case = {"ground": ground, "until": UNTIL_TENANT}

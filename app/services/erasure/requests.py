@@ -56,7 +56,7 @@ class ErasureOptions:
 
     Attributes:
         scope: Conditions that select the memories.
-        law: Law under which the request is made; None for the law of the request `request_id`, or `user` without it.
+        law: Law of the request. None means the law of `request_id`; without `request_id`, it means `user`.
         grace_days: Days during which the erasure can be cancelled; None for the law's default.
         reason: Free text; deleted when the erasure is over.
         controller: Name of the company that answers, for the report; retained, as are `case_reference` and
@@ -160,16 +160,16 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
 def create(
     tx: database.Transaction, tenant_id: UUID, new: Erasure, logged: PrivacyRequest | None, *, replayed: bool = False
 ) -> Erasure:
-    """Insert an erasure in its grace period and hide its memories; nudge `queues.RIGHTS_TICK` after the commit.
+    """Insert an erasure in its grace period and hide its memories, or close the tenant that it deletes.
 
-    The deletion of a tenant closes the tenant instead.
+    The caller nudges `queues.RIGHTS_TICK` after the commit.
 
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
         new: The erasure, with its dates.
-        logged: Entry for the request log, which replaces an earlier state of the entry. None for deletions of memories,
-            which the nightly run carries out, and for the deletion of a tenant.
-        replayed: The request is re-entered after a restore that had lost it; recorded in the audit log.
+        logged: Entry for the request log, which replaces an earlier state of the entry. None for a
+            caller's deletion of many memories, which the nightly run carries out, and for the deletion of a tenant.
+        replayed: Whether the request is entered again because the restored data lacks it; the audit log records this.
     """
     requests.add(tx, tenant_id, new)
     if new.whole_tenant:  # its keys are refused, so nothing has to be hidden
@@ -208,7 +208,7 @@ def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
-    """Replace aliases in the scope's ids with the memories' stored ids, and add the former texts of files.
+    """Replace aliases in the scope's ids with the memories' stored ids, and add the ids of former texts of files.
 
     Unknown ids remain unchanged.
     """
@@ -220,9 +220,9 @@ def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
 
 
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> Erasure:
-    """Create and return the erasure for a caller's deletion of one memory; a night executes it after the grace period.
+    """Create and return the erasure for a caller's deletion of one memory.
 
-    If the memory is a file, its former texts are deleted with it.
+    A nightly run executes it after the grace period. If the memory is a file, its former texts are deleted with it.
 
     The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
     once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
@@ -246,7 +246,7 @@ def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested
 
 
 def adopt(tenant_id: UUID) -> int:
-    """Create an erasure for memories that earlier releases deleted without one, due 30 days after the last deletion.
+    """Create an erasure for memories that earlier versions deleted without one, due 30 days after the last deletion.
 
     Returns:
         The number of memories adopted, at most `IDS_MAX`: repeat the call until it returns 0.
@@ -279,7 +279,7 @@ def _insert(tx: database.Transaction, tenant_id: UUID, new: Erasure, *, replayed
 def new_erasure(
     now: datetime, asked: ErasureOptions, requested_by: str, entry: PrivacyRequest | None = None
 ) -> Erasure:
-    """Return a new erasure with the id, dates and texts of its request; deletions of memories have no request."""
+    """Return a new erasure with its request's id, dates and texts, or with a new id if there is no `entry`."""
     if entry is None:
         after = now + timedelta(days=legal_deadlines.GRACE_DAYS["user"])
         return Erasure(uuid4(), "user", "grace", asked.scope, None, now, requested_by, None, after)
@@ -373,7 +373,7 @@ def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
         erasure_id = lookup.resolve_erasure(tx, tenant_id, erasure_id)
         erasure = get_or_404(tx, tenant_id, erasure_id, locked=True)
         if erasure.status == "held":
-            raise Conflict(f"this erasure can't be cancelled any more, because a part of its data is erased: {WAITS}")
+            raise Conflict(f"this erasure can't be cancelled any more, because erasing has started: {WAITS}")
         if erasure.status != "grace":
             raise Conflict(f"an erasure can be cancelled only during its grace period: this one is {erasure.status}")
         now = database.now(tx)

@@ -37,7 +37,7 @@ NUDGE_SECONDS = 0.25
 """Interval at which a running drain task wakes the enrichment workers, so that stored memories needn't wait until the
 task ends."""
 
-# Size of a turn while several tenants have pending entries, from the speed of this process's turns.
+# Size of a turn while several tenants have pending entries, computed from the speed of this process's turns.
 _turn_size = TurnSize(least=500, first=1000)
 
 log = structlog.get_logger(__name__)

@@ -2,12 +2,14 @@
 
 Redis and PostgreSQL store the same mark (`app.domain.ingest.redis_identity`). Connections to a Redis without this mark
 are refused, so requests get a 503 until an operator decides. Each API process also writes its accepted requests to
-PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests are dropped, requests still
-in the stream are checked again, and requests that are twice found in neither place are recorded as a gap. If an API
-process and Redis are killed together, requests accepted in the last second aren't witnessed.
+PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests need no further
+check, requests still in the stream are checked again, and requests that two checks find in neither place are recorded
+as a gap. If an API process and Redis are killed together, requests accepted in the last second have no witness row, so
+these checks can't detect their loss.
 
-While no requests arrive, each API process keeps the beat in Redis's mark fresh. Otherwise a Redis that lost its last
-second after an hour without requests would have the beat of an hour ago, and be refused as an older copy.
+The mark contains a time, `beat`. While no requests arrive, each API process advances it in Redis. Otherwise, if Redis
+lost its last second of data after an hour without requests, its `beat` would be an hour old, and Redis would be refused
+as an older copy.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from app.store.ingest.witness import Accepted, Gap, Witnessed
 
 EVERY_SECONDS: Final = 1.0
 IDLE_BEAT_SECONDS: Final = 5.0
-"""Time between two beats without requests. With the seconds that a cut loses, it stays below `TAIL_MS`."""
+"""Interval of beats without requests. Added to the data lost in a power failure, it stays below `TAIL_MS`."""
 FIRST_LOOK_SECONDS: Final = 3.0
 NEXT_LOOK_SECONDS: Final = 10.0
 PENDING_MAX: Final = 50_000
@@ -138,7 +140,7 @@ def _look(due: Sequence[Witnessed]) -> int:
     requests = [request for row in due for request in row.requests]
     edge_ids = backlog().edges(sorted({request.tenant_id for request in requests}))
     waiting = {request.base for request in requests if _is_waiting(request, edge_ids.get(request.tenant_id))}
-    # Read after the streams, since an entry is deleted from its stream only once its memories are committed.
+    # PostgreSQL is read after the streams: an entry is deleted from its stream only once its memories are committed.
     with database.drain() as tx:
         settled = witness.settled(tx, [request for request in requests if request.base not in waiting])
         taken = witness.take(tx, [row.witness_id for row in due])
@@ -171,7 +173,7 @@ def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[byt
 
 
 def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
-    """Return True if the entry's id is within its stream's range of ids; streams lose entries only at their ends."""
+    """Return True if the entry's id is in its stream's range; entries disappear only from a stream's start or end."""
     if edges is None:
         return False
     first, last = map(parse_entry_id, edges)
@@ -192,19 +194,19 @@ def diagnose_queue() -> str | None:
 
 
 def list_gaps() -> list[Gap]:
-    """Return the newest gaps that no operator has accepted."""
+    """Return the newest gaps that no operator has marked as known."""
     with database.drain() as tx:
         return witness.gaps(tx, GAPS_SHOWN)
 
 
 def count_lost() -> int:
-    """Return the number of lost requests that no operator has accepted."""
+    """Return the number of lost requests in gaps that no operator has marked as known."""
     with database.drain() as tx:
         return witness.count_lost(tx)
 
 
 def accept_queue(tenant_id: UUID, actor: str) -> None:
-    """Accept the current Redis as the queue under a new epoch, and accept the gaps found so far.
+    """Accept the current Redis as the queue under a new epoch, and mark the gaps found so far as known.
 
     Requests that were accepted but not drained from the previous Redis are lost; `find_gaps` counts them from the
     witness rows.

@@ -71,7 +71,7 @@ class ScheduleView:
 
 
 def insert_due_runs(tasks: Sequence[str], now: datetime | None = None) -> int:
-    """Insert due runs for the length of a slice, and send the next jobs; return the number of sent jobs.
+    """Insert due runs for at most `slice_seconds`, then send the next jobs. Return the number of jobs sent.
 
     Args:
         tasks: Kinds of jobs for which every tenant has a schedule.
@@ -175,8 +175,8 @@ def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
 def next_occurrence(times: Timeline, tenant_id: UUID, task: str, last_date: date) -> Occurrence:
     """Return the first occurrence on a later date than `last_date`, under the policy in force at that time.
 
-    If a policy change moves the start to an hour that has already passed on a date without a run, the run is due at
-    once.
+    If a policy change moves the start of the next run to a time before the change, the run is due at the time of the
+    change.
     """
     eras = times.eras
     ends = [era.since for era in eras[1:]] + [float("inf")]
@@ -219,7 +219,7 @@ def _list(tx: database.Transaction, tenant_id: UUID) -> list[Schedule]:
 
 
 def _lock(tx: database.Transaction, tenant_id: UUID) -> list[Schedule]:
-    """Lock and return a tenant's schedules; those of a new tenant, for which no tick has passed, are inserted first."""
+    """Lock and return a tenant's schedules; insert them first if no tick has inserted them yet (new tenant)."""
     found = schedules.lock(tx, tenant_id)
     if not found:
         moment = database.now(tx)
@@ -263,7 +263,7 @@ def _start_due_run(schedule_id: UUID, tenant_id: UUID, moment: datetime) -> None
 
 
 def _last_due(held: Schedule, times: Timeline, moment: datetime) -> tuple[Occurrence | None, int, Occurrence]:
-    """Return the last occurrence due by `moment` (None if none is), the number due, and the first later occurrence."""
+    """Return the last occurrence due by `moment` or None, how many occurrences are due, and the first later one."""
     last, missed = None, 0
     since = max(held.last_date, moment.date() - timedelta(days=_MISSED_DAYS_MAX))
     upcoming = next_occurrence(times, held.tenant_id, held.task, since)

@@ -153,7 +153,7 @@ def backup_age_seconds() -> float | None:
 
 
 class Round:
-    """A round of probes that skips probes whose stores an earlier probe found unavailable.
+    """A round of probes. If a probe finds a store unavailable, the round skips later probes that need this store.
 
     Attributes:
         away: Names of the unavailable stores.

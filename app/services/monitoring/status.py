@@ -66,7 +66,7 @@ class Status:
         lanes: Backlog by lane; empty if it can't be read.
         silent: Seconds since the last heartbeat of each lane's worker.
         stuck: Processes of the workers that make no progress.
-        restarts: Restarts of the last hour by lane or "beat", only of those that have some.
+        restarts: Restarts of the last hour by lane or "beat"; processes without restarts are omitted.
         rates: Inflow and outflow by lane; only for all tenants.
         providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
@@ -89,7 +89,7 @@ class Status:
         return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
 
     def stuck_seconds(self, lane: str) -> float:
-        """Return the longest time without progress of a process of the lane's worker; 0 if none is stuck."""
+        """Return the longest time that a process of the lane's worker has made no progress; 0 if none is stuck."""
         return max((one.seconds for one in self.stuck if one.lane == lane), default=0.0)
 
     @property
@@ -133,7 +133,7 @@ def now(tenant_id: UUID, *, every: bool = False) -> Status:
     """Return the tenant's current state, at most `FRESH_SECONDS` old.
 
     Args:
-        every: Report lanes and nightly runs of all tenants, and findings over all tenants.
+        every: Report lanes, nightly runs and other findings of all tenants, not only of this tenant.
     """
     with _memo.lock:
         cached = _memo.held.get((tenant_id, every))
@@ -286,5 +286,6 @@ def _budget(tenant_id: UUID) -> Iterator[Finding]:
     if state is not budget.BudgetState.OK:
         is_hard = state is budget.BudgetState.HARD
         what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
-        todo = "raise it in the policy or the settings; once it is used up, rules rate memories until midnight UTC"
+        todo = "raise it in the policy or the settings; once it is used up, word-based rules rate memories until "
+        todo += "midnight UTC"
         yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

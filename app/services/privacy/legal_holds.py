@@ -172,7 +172,7 @@ list_changes = database.in_tenant(hold_changes.list_changes)
 
 
 def run_job_slice(job: Job) -> Step:
-    """For `STEP_SECONDS`, make the memories that a released hold covered, or all about a subject, due for the sweep."""
+    """For `STEP_SECONDS`, make memories due for the sweep: all that a released hold covered, or all about a subject."""
     deadline = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
     processed = 0
@@ -194,7 +194,7 @@ def audit_hold(
     """Write a hold's change to the audit log.
 
     Args:
-        covered: Number of memories that meet the hold's conditions; not counted if the hold lists ids.
+        covered: Number of memories that meet the hold's conditions; ignored if the hold lists ids.
     """
     ids, details = hold.meant.memory_ids or (), {"hold": str(hold.hold_id)}
     items = len(ids) or covered

@@ -22,9 +22,9 @@ from app.services.recall.judgement import POOL, JudgedWindow, judge_window
 from app.services.search.rerank import rerank_results
 
 RERANKED_MIN: Final = 20
-"""Minimum number of relevant memories to rerank, if the policy enables a reranker."""
+"""Number of best relevant memories to rerank if the policy enables a reranker with a lower number."""
 SHOWN_WINDOWS: Final = 2
-"""Maximum number of windows of a long memory in the context."""
+"""Maximum number of excerpts of a long memory's text in the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RecalledContext:
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """A candidate that a window picked because its relevance exceeds a threshold."""
+    """A candidate whose relevance to a window of messages exceeds a threshold."""
 
     window: JudgedWindow
     place: int
@@ -200,7 +200,7 @@ def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
 
 
 def _explained(pick: _Pick) -> dict[str, Any]:
-    """Return the exceeded threshold, the openness, the worth, the features behind them, and the importance."""
+    """Return the threshold, the factors of relevance (openness of the gate, worth), their features, and importance."""
     window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {
         field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)

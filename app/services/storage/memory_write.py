@@ -2,9 +2,9 @@
 
 Within the block of `memory_write`, the caller reads and writes rows through the store and reports to the unit of work
 which memories it inserts, updates, moves and deletes. At the end of the block, the unit of work marks summaries of
-changed sources as stale, hides memories that now match an open erasure, queues enrichment work, adds to the tenant's
-counts, its counters of tier moves and its feed of changes, and appends to the audit log. If the block raises an error,
-nothing is written.
+changed sources as stale, hides memories that now match an open erasure or a quarantine, queues enrichment work, adds to
+the tenant's counts, its counters of tier moves and its feed of changes, and appends to the audit log. If the block
+raises an error, nothing is written.
 
 Transactions that only recompute columns of `memory_state` (sweep, rebase, index stage) need no unit of work.
 
@@ -13,8 +13,8 @@ locked in id order.
 
 1. the advisory lock of legal holds, then that of erasures (both shared in `memory_write`; exclusive to place or release
    a hold, or to start, cancel or execute an erasure)
-2. ledger rows of envelopes
-3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is decided
+2. rows of the ingest ledger (table `envelopes`, one row per request)
+3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is approved, rejected or undone
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
 10. at the end of the block: stale merges and summaries to hide, then counts, counters of tier moves, and audit chain
 
@@ -58,7 +58,7 @@ from app.store.tiers.tier_moves import Counted, Move
 REDERIVE: Final = "rederive"
 """Kind of the job that rewrites stale summaries."""
 HIDE: Final = "hide"
-"""Kind of the job that removes an erasure's hidden memories from the indexes."""
+"""Kind of the job that removes the hidden memories of an erasure or a quarantine from the indexes."""
 NOTES: Final = "notes"
 """Kind of the job that writes, updates and removes the notes of promoted memories."""
 _SHOWN: Final = 3
@@ -241,7 +241,7 @@ class MemoryWrite:
             queue_notes(tx, tenant_id)
         self.report(STORED, sorted(self._inserted))
         self.report(UPDATED, [memory_id for memory_id in self._changed if memory_id not in self._inserted])
-        if self._changed:  # so that the feed lists them before the changes that hide them
+        if self._changed:  # so that the feed lists these changes before the deletions that `hide_matching` records
             feed.record_batches(tx, tenant_id, self._reported)
             self._reported = []
         remaining = sorted(self._measured - self._deleted)
@@ -303,8 +303,8 @@ def hide_summaries(
     """Hide summaries derived from these memories until they are rewritten from their remaining sources.
 
     Args:
-        decayed: Also hide summaries with a source that decay has deleted and that this scope selects. Without any
-            source left, they aren't rewritten.
+        decayed: Also hide summaries that have a source deleted by decay and selected by this scope. A summary without
+            remaining sources isn't rewritten.
     """
     of_decayed = [] if decayed is None else decayed_sources.list_summaries(tx, tenant_id, decayed)
     summary_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *of_decayed})
@@ -346,5 +346,5 @@ def queue_notes(tx: database.Transaction, tenant_id: UUID) -> None:
 
 
 def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
-    """Create the job that removes an erasure's hidden memories from the indexes."""
+    """Create the job that removes the hidden memories of an erasure or a quarantine (by its id) from the indexes."""
     jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

@@ -1,4 +1,4 @@
-"""Move memories to cold storage: many per object, written and verified before the database rows are truncated.
+"""Move memories to cold storage: many per object, written and verified before the database rows are shortened.
 
 First, memories are chosen and read. Then their segment is encrypted and written outside any transaction. Finally, each
 memory is checked again: a memory that was changed, used or placed under a legal hold in the meantime isn't moved, and
@@ -73,7 +73,7 @@ class _Written:
 
 
 def move_segment(tenant_id: UUID, as_of: datetime | None = None, limit: int = cold_segment.RECORDS) -> tuple[int, int]:
-    """Move archived memories that decay has marked for a lower tier to cold storage, in one new segment.
+    """Move archived memories to one new segment of cold storage, if decay has marked them for a lower tier.
 
     Call again until no memory is moved.
 
@@ -154,7 +154,7 @@ def segment_path(tenant_id: UUID, segment_id: UUID) -> str:
 
 
 def _record_move(tenant_id: UUID, written: _Written, as_of: datetime | None) -> int:
-    """Truncate the rows of memories that haven't changed since encryption, and link the rows to their records.
+    """Shorten the rows of memories that haven't changed since encryption, and link the rows to their records.
 
     Returns:
         The number of memories moved.
@@ -229,7 +229,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
 
 
 def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Return the tiers before and after the work: a memory moves to cold storage at most, and only because of decay.
+    """Return the tiers before and after the work: decay alone moves memories, and none below cold storage.
 
     Memories that expire or are to be erased aren't copied to cold storage before their deletion.
     """

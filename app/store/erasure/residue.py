@@ -22,7 +22,7 @@ from app.store.privacy.holds import HOLDS
 from app.store.search import recorded_searches
 from app.store.tiers import row_deletion
 
-# `changes` isn't counted: of erased memories, the feed keeps only the ids, so that its readers delete their copies.
+# The feed `changes` isn't counted: it keeps only the ids of erased memories, so that its readers delete their copies.
 # By table: SQL for the memory ids in a row, and for the condition that at least one of them is among `ids`.
 _BY_ID: Final = {
     **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
@@ -35,7 +35,7 @@ _BY_ID: Final = {
 
 # By description: statements that count remaining rows by other criteria, mostly by the subject's name.
 _BY_NAME: Final = {
-    "requests kept beside the keys": """
+    "copies of requests in the key store": """
 SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND (erasure_id = %(erasure)s
   OR erasure_id IN (SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND batch_id = %(erasure)s))""",
     "names in samples": """
@@ -96,7 +96,7 @@ WHERE written <> '{REDACTED}' AND EXISTS (
 AND NOT (normalize(written, NFC) !~ %(exact)s::text AND EXISTS (
   SELECT FROM unnest(%(namesakes)s::text[]) AS namesake WHERE normalize(written, NFC) ~ namesake))""",  # noqa: S608 - constants only
     "words without a memory": "SELECT count(*) FROM words WHERE tenant_id = %(tenant)s AND documents <= 0",
-    "vectors by a basis that is gone": """
+    "vectors compressed with a deleted basis": """
 SELECT count(*) FROM archived_memories AS archived WHERE tenant_id = %(tenant)s AND basis_id IS NOT NULL
   AND basis_id <> ALL (%(shared)s::bigint[]) AND NOT EXISTS (
     SELECT FROM pca_bases AS basis WHERE basis.tenant_id = %(tenant)s AND basis.basis_id = archived.basis_id)""",
@@ -165,7 +165,7 @@ def counts(
 
 
 def _as_exact_word(name: str) -> str:
-    """Return the regular expression of a name as `subject_names.contains_exactly` compares it with texts."""
+    """Return a regular expression that finds a name in texts in the same way as `subject_names.contains_exactly`."""
     return as_word(normalize("NFC", name.strip()))
 
 

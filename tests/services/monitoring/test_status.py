@@ -189,7 +189,7 @@ def test_a_proposed_start_listens_where_the_service_listens_now(service: Service
     service.configure(installation="run", home=Path("/srv"), port=8812)
     step, command = installation.describe_place().change("EBBING_OPENAI_BASE_URL")
     assert command == "EBBING_HOME=/srv EBBING_PORT=8812 EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run"
-    assert "other settings of your start" in step
+    assert "settings that you passed last time" in step
     service.configure(port=8000, host="0.0.0.0")  # noqa: S104 - no server listens there
     assert installation.describe_place().migrate() == "EBBING_HOME=/srv EBBING_HOST=0.0.0.0 ebbing run"
 

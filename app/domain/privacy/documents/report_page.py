@@ -210,7 +210,10 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_similar_hidden(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return a list of what hides memories under another spelling of the person's name; empty if nothing does."""
+    """Return a list of the erasures and quarantines that hide memories under another spelling of the person's name.
+
+    It is empty if there are none.
+    """
     hidden = count_similar_hidden(report)
     if not hidden:
         return ""
