@@ -169,7 +169,8 @@ class Supervisor:
                 kill_session(process)
             elif running.starts == 1:
                 raise _GaveUpError(f"{late}{_log_end(child)}")
-            # A restarted child isn't killed: it may work in part, and may become ready once its dependencies recover.
+            # A restarted child isn't killed unless it is optional: it may work in part, and may become ready once its
+            # dependencies recover.
             running.overdue = True
             self._emit(running, EventKind.OVERDUE, message=f"{late}.")
 

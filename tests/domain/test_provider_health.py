@@ -149,8 +149,8 @@ def test_a_rejected_key_is_named_with_its_setting() -> None:
         (
             "run",
             (
-                "stop `ebbing run` with Ctrl-C and start it with the new value, and with the other settings of your "
-                "start that aren't in `.env`"
+                "stop `ebbing run` with Ctrl-C and start it again with the new value, and with the other settings that "
+                "you passed last time and that aren't in `.env`"
             ),
             "EBBING_HOME=/srv EBBING_PORT=8812 EBBING_OPENAI_BASE_URL=NEW_VALUE ebbing run",
         ),

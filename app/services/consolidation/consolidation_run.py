@@ -101,7 +101,8 @@ def run_slice(
         state: State returned by the previous slice; empty at first.
         until: Deadline on the monotonic clock; at least one transaction's worth of work is always done.
         by_hand: Whether the run was started manually.
-        by_size: Whether the run was started because of the tenant's size; it starts only if this still requires it.
+        by_size: Whether the job was created because of the tenant's size; the run starts only if the size still
+            requires a run.
         level: Compression level of the summaries; None for the policy's level.
     """
     if not state:

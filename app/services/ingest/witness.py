@@ -1,15 +1,17 @@
 """Detect accepted requests that Redis lost: verify Redis's identity, and track each request until it is stored.
 
-Redis and PostgreSQL store the same mark (`app.domain.ingest.redis_identity`). Connections to a Redis without this mark
-are refused, so requests get a 503 until an operator decides. Each API process also writes its accepted requests to
+Redis and PostgreSQL store the same mark (`app.domain.ingest.redis_identity`). A new installation writes the mark
+into a Redis without a mark; afterwards, connections to a Redis without this mark are refused, so requests get a 503
+until an operator decides. Each API process also writes its accepted requests to
 PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests need no further
 check, requests still in the stream are checked again, and requests that two checks find in neither place are recorded
 as a gap. If an API process and Redis are killed together, requests accepted in the last second have no witness row, so
 these checks can't detect their loss.
 
-The mark contains a time, `beat`. While no requests arrive, each API process advances it in Redis. Otherwise, if Redis
-lost its last second of data after an hour without requests, its `beat` would be an hour old, and Redis would be refused
-as an older copy.
+The mark contains a time, `beat`. Accepted requests advance it in both stores; while no requests arrive, each API
+process advances it in Redis only. Without these idle beats, suppose that the first request after an hour advances both
+beats, and Redis then loses its last second of data: Redis's `beat` would be an hour older than PostgreSQL's, and Redis
+would be refused as an older copy.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ from app.store.ingest.witness import Accepted, Gap, Witnessed
 
 EVERY_SECONDS: Final = 1.0
 IDLE_BEAT_SECONDS: Final = 5.0
-"""Interval of beats without requests. Added to the data lost in a power failure, it stays below `TAIL_MS`."""
+"""Interval of beats without requests.
+
+The sum of this interval and the seconds of data lost in a power failure stays below `redis_identity.TAIL_MS`.
+"""
 FIRST_LOOK_SECONDS: Final = 3.0
 NEXT_LOOK_SECONDS: Final = 10.0
 PENDING_MAX: Final = 50_000
@@ -53,7 +58,8 @@ def check_identity(found: Mark) -> str | None:
     While PostgreSQL is unreachable, a Redis with any mark is accepted; the next connection compares the mark.
 
     Raises:
-        QueueReplaced: Redis was emptied, belongs to another installation, or is an older copy.
+        QueueReplaced: Redis was emptied, belongs to another installation, or is an older copy; or PostgreSQL failed,
+            and Redis has no mark or the error isn't transient.
     """
     try:
         with database.shared() as tx:

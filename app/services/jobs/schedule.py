@@ -1,7 +1,8 @@
 """Turn due schedules into runs, each of which is a job, and manage a tenant's schedules.
 
 A due run and its job are inserted in one transaction, at most once per local date of the tenant: repeated ticks and
-duplicate messages have no effect. Runs missed during an outage are replaced by a single run.
+duplicate messages have no effect. A single run replaces the runs missed during an outage. If the last missed run is
+more than the policy's `catch_up_hours` late, it is recorded as skipped, and no run starts.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ def require_schedule(tenant_id: UUID, task: str) -> None:
 
 
 def set_paused(tenant_id: UUID, task: str, *, paused: bool) -> ScheduleView:
-    """Pause or resume a schedule; after resuming, a single run replaces the missed runs. A run in progress continues.
+    """Pause or resume a schedule. A run in progress continues.
+
+    After resuming, a single run replaces the missed runs, if the last of them is at most `catch_up_hours` late.
 
     Raises:
         NotFound: The tenant has no such schedule.

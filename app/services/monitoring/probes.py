@@ -164,7 +164,7 @@ class Round:
         self._tolerated = tolerated
 
     def read(self, ask: Callable[[], T], *stores: str) -> T | None:
-        """Return the result of `ask`; None if one of these stores is unavailable or `ask` raises a tolerated error.
+        """Return the result of `ask`; None if one of these stores is unavailable, or on a tolerated or transient error.
 
         After a transient error, all of these stores count as unavailable for the rest of the round.
         """
