@@ -114,7 +114,7 @@ def test_the_curve_shows_what_protects_a_memory_from_its_thresholds(
 def test_a_protection_that_ends_is_shown_with_its_end(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember({"text": "Ann keeps bees", "salience": 0.01})
     html = visit("read").page(f"/memories/{memory_id}")
-    assert re.search(r">protected from decay; it stays in the active tier until 20\d\d-\d\d-\d\d</text>", html)
+    assert re.search(r">protected from decay for now; it stays in the active tier until 20\d\d-\d\d-\d\d</text>", html)
     api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
     api.service.rows("UPDATE memory_state SET created_at = now() - interval '9 days'")
     assert "protected" not in said(visit("read").page(f"/memories/{memory_id}")).replace("Protected by tag", "")

@@ -43,7 +43,7 @@ from app.store.core.binary_copy import Arrival
 SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _WAIT = re.compile(r'(?i)(?:^|[,;])\s*wait\s*(?:=\s*"?(?P<seconds>[^,;"]*)"?)?\s*(?=$|[,;])')
-_WAIT_DIGITS = 9  # any number with so many digits is over the limit
+_WAIT_DIGITS = 9  # longer values of `wait` are cut to this number of digits, and remain over the limit
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -219,7 +219,7 @@ class Ingest:
 
 
 def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> bytes:
-    """Build the response body with `more` fields as JSON; for chats, include the parts that aren't stored."""
+    """Build the response body, with the JSON fragment `more`; for chats, include the parts that aren't stored."""
     listed = '","'.join(ids)
     answer = f'{{"ids":["{listed}"],"request_id":"{request_id}"'.encode() + more + b"}"
     if given.messages is None:

@@ -67,7 +67,7 @@ def dump(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save the tenant's policies, holds, and all its memories with strength, history and merges to a file.
+    """Save the tenant to a file: its policies, its legal holds, and its memories with strength, history and merges.
 
     Memories in quarantine are left out and counted. Without --key-file, the file is not encrypted. It contains personal
     data: later erasures can't reach it, and their reports list dumps among the remaining copies.
@@ -155,10 +155,10 @@ def load(
 ) -> None:
     """Load a dump into the tenant of the API key: memories keep their ids, times, history and strength.
 
-    Memories that exist already stay as they are. A tenant without memories gets the dump's policy. If you load the
-    dump into the installation that wrote it, this installation leaves out subjects and memories that it has erased
-    since the dump. In any other installation, list the erased subjects with --erased, or confirm with --accept that
-    there are none.
+    Memories that exist already stay as they are. A tenant without memories and with only its first policy gets the
+    dump's policies. If you load the dump into the installation that wrote it, this installation leaves out subjects
+    and memories that it has erased since the dump. In any other installation, list the erased subjects with --erased,
+    or confirm with --accept that there are none.
     """
     from app.cli.core.client import Api
 

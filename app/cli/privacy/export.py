@@ -120,7 +120,9 @@ def export(
                 f"the export is {plain(made['status'])}: see `ebbing jobs show {plain(made['job_id'])}`"
             )
         size = _save(api, f"{PATH}/{asked['id']}/file", output)
-    counts = ", ".join(f"{lines:,} in {plain(name)}" for name, lines in made["counts"].items())
+    from app.domain.privacy.export import describe_counts
+
+    counts = plain(describe_counts(made["counts"]))
     text = f"{output}: {format_bytes(size)} ({counts or 'no data'}); request ID {plain(made['id'])}"
     print_result(made | {"output": str(output), "bytes": size}, text, as_json=as_json)
     _name_next_step(made)

@@ -116,7 +116,9 @@ def _show_request(logged: dict[str, Any], export: dict[str, Any] | None, *, as_j
     shown |= _describe_identity(logged)
     shown |= {text: format_minute(logged[name]) for name, text in _REQUEST_DATES.items() if logged.get(name)}
     if export is not None:
-        lines = ", ".join(f"{count:,} in {name}" for name, count in export["counts"].items())
+        from app.domain.privacy.export import describe_counts
+
+        lines = describe_counts(export["counts"])
         shown["export"] = export["status"] + (f" ({lines})" if lines else "")
         if export["status"] in ("running", "ready"):
             shown["export expires"] = format_minute(export["expires_at"])

@@ -271,8 +271,8 @@ class StreamReader:
     """Drains the streams in workers.
 
     In a turn, one worker processes one tenant under a lease. No other worker can start a turn of this tenant while the
-    lease lasts, so entries need no claims of their own. An expired lease means that the worker died; the entries that
-    it was processing are redelivered one by one.
+    lease lasts, so entries need no claims of their own. An expired lease means that the worker died; the tenant's next
+    turns deliver the entries that it was processing as `suspects`, which the drain stores one by one.
     """
 
     def __init__(self, client: redis.Redis) -> None:

@@ -128,7 +128,7 @@ def describe_protection(explained: TierExplanation) -> str:
         return f"{_PROTECTIONS[found.rule]}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
     if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
         until = f"it stays in the {tier} tier until {explained.change_at:%Y-%m-%d}"
-        return f"{_PROTECTIONS[explained.verdict.rule]}; {until}"
+        return f"{_PROTECTIONS[explained.verdict.rule]} for now; {until}"
     return ""
 
 

@@ -12,9 +12,9 @@ class Dynamics(Protocol):
     """A forgetting model with its parameters: pure functions of states and moments, in batches.
 
     Every number is a double; moments are seconds since 1970. A row's anchor (`anchored_at`) is the moment at which its
-    state was calculated; an earlier moment counts as the anchor. Before the last use, the age is 0. With unchanged
-    parameters and no use in between, the strength at a moment doesn't depend on how often the anchor was moved before.
-    A model with ticks moves anchors only to ticks.
+    state was calculated; the methods replace an earlier moment by the anchor. For a moment before the last use, the
+    time since the last use counts as 0. With unchanged parameters and no use in between, the strength at a moment
+    doesn't depend on how often the anchor was moved before. A model with ticks moves anchors only to ticks.
     """
 
     @property

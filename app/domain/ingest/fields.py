@@ -29,7 +29,8 @@ class Column:
 
     Attributes:
         table: The table with a column of the field's name; None if no table has one.
-        is_key: The field is the caller's id of the memory. Edits and upserts keep the id; `MEMORIES_COPY` omits it.
+        is_key: The field is the caller's id of the memory. Edits and upserts keep the id; the COPY statement for new
+            memories (`MEMORIES_COPY` in `store.core.binary_copy`) omits it.
         is_clearable: An edit may set the field to null, if its type allows null.
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
         is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged

@@ -23,6 +23,21 @@ PART_BYTES: Final = 4 << 20
 FORMAT: Final = "ebbing-export-1"
 
 
+_REMARKS: Final = {"hidden": "hidden", "damaged": "unreadable"}
+
+
+def count_lines(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return an export's counts without those of hidden and of unreadable memories: the number of lines by file."""
+    return {name: count for name, count in counts.items() if name not in _REMARKS}
+
+
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return an export's counts in words, such as `3 in memories.jsonl, 1 hidden, 1 unreadable`."""
+    lines = [f"{count:,} in {name}" for name, count in count_lines(counts).items()]
+    remarks = [f"{counts[name]:,} {text}" for name, text in _REMARKS.items() if counts.get(name)]
+    return ", ".join([*lines, *remarks])
+
+
 class NewExport(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A requested export of the data stored about a subject.
 

@@ -49,7 +49,7 @@ class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_d
 
 
 class NewHold(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A hold on memories by their ids, or on all memories of a subject, a filter or both, including future ones.
+    """A hold on memories by their ids, or on all current and future memories that match a subject, a filter or both.
 
     Attributes:
         reason: The reason, 1 to 2,000 characters; shown only to callers with the scope `privacy`.

@@ -51,7 +51,8 @@ class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             address on file, call to the `telephone` number on file, identity `document`, in `person`, proof of the
             authority of a `representative`, or `other`.
         checked_at: Time of the check; defaults to now.
-        note: Free text, up to 500 characters; deleted when the request is answered or its subject's data is erased.
+        note: Free text, up to 500 characters; deleted when the request is answered, when the request's export ends, or
+            when a person whom the note names is erased.
     """
 
     method: IdentityMethod
@@ -129,8 +130,8 @@ class PrivacyRequest:
         notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
         notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
         notice_recorded_by: Id of the key with which the notice was recorded.
-        partial_sent_at: Time at which the requester was sent the answer to an erasure that a legal hold delays; the
-            deadline is then met. None if no such letter is recorded.
+        partial_sent_at: Time at which the requester was sent the answer to an erasure that a legal hold delays; this
+            time counts for the deadline. None if no such letter is recorded.
         partial_recorded_at: Time at which that letter was recorded.
         partial_recorded_by: Id of the key with which that letter was recorded.
         extended_by: Id of the key with which the extension was recorded; None also in records of earlier versions.

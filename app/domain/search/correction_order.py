@@ -16,7 +16,7 @@ from app.domain.search.request import SearchRequest, SearchResult
 T = TypeVar("T")
 
 MODES: Final = frozenset({"hybrid", "lexical", "dense"})
-"""Modes in which corrections move results; each other mode ranks exactly as the model with its name."""
+"""Modes in which corrections move results; the other modes rank exactly by the forgetting model of the same name."""
 
 _NOW: Final = re.compile(
     r"\b(?:now|nowadays|currently|current|these days|latest|still|finally|in the end|actually|newest|most recent"
@@ -85,7 +85,8 @@ def place_corrections(
     """Return the results with each correction above the results that it corrects.
 
     A correction that ranks lower takes the rank and score of the corrected result. The corrected result moves down to
-    the vacated rank, or to the last visible rank if the vacated one isn't visible. Of two corrections of one memory,
+    the vacated rank, or to the last visible rank if the vacated one isn't visible. If the correction itself takes the
+    last visible rank, or a lower one, the corrected result moves to the next rank. Of two corrections of one memory,
     the later ranks higher. No result is dropped and corrections never apply across subjects.
 
     Args:
@@ -125,7 +126,8 @@ def reorder_results(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int
     Args:
         order: Distinct items.
         pairs: Pairs of items that are in the order.
-        shown: Number of visible items; the second of a pair moves down to the last visible position at most.
+        shown: Number of visible items; the second of a pair moves down to the last visible position at most, or to the
+            position directly after the first if that is lower.
     """
     placed = list(order)
     moves: list[tuple[T, T]] = []

@@ -13,7 +13,9 @@ from app.store.tenants import policies
 
 
 class CursorLost(Exception):
-    """No reader can continue at a cursor: later changes were removed, or the database was restored from a backup.
+    """No reader can continue at a cursor.
+
+    Later changes were removed, or weren't recorded while the feed was off; or the database was restored from a backup.
 
     Attributes:
         oldest: The lowest cursor that a reader can go on from.
@@ -32,7 +34,7 @@ class ChangePage:
     """Changes in commit order.
 
     Attributes:
-        cursor: Cursor for the next page. It is also past changes that were skipped because of their type.
+        cursor: Cursor for the next page. That page doesn't re-read changes that were skipped because of their type.
         has_more: More changes may be available now.
     """
 
@@ -50,7 +52,7 @@ def read_page(tenant_id: UUID, cursor: int | None, types: frozenset[str] | None,
         limit: Maximum number of changes, at least 1.
 
     Raises:
-        CursorLost: Changes after the cursor were removed, or the feed hasn't reached it.
+        CursorLost: Changes after the cursor were removed or not recorded, or the feed hasn't reached the cursor.
         Conflict: The tenant's policy switches the feed off.
     """
     with database.tenant(tenant_id) as tx:

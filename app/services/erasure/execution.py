@@ -64,8 +64,8 @@ log = structlog.get_logger(__name__)
 def run_slice(job: Job) -> Step:
     """Run an erasure for a few seconds: set the watermark, write the plan, execute its steps, then verify.
 
-    Progress is stored in the erasure's row. Job state only holds the position within a step, so either a job or a
-    nightly run can resume the erasure.
+    The plan and the executed steps are stored in the erasure's row. Job state holds only the progress of planning or
+    of the current step, and the number of the pass, so either a job or a nightly run can resume the erasure.
     """
     tenant_id, erasure_id = job.tenant_id, UUID(job.parameters["erasure_id"])
     with database.tenant(tenant_id) as tx:
@@ -139,7 +139,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
-    # Unless a tenant is deleted, take a new position, whose time separates older delayed writes from later writes.
+    # Unless a tenant is deleted, take a new position, so that the erasure covers delayed writes until now, none later.
     cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)

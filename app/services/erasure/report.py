@@ -31,7 +31,7 @@ from app.store.jobs import jobs
 from app.store.privacy import anonymisation, audit_entries, deadlines, hold_changes, request_log
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
-"""Deadline after the erasure's end, which leaves two nightly runs for rewriting the touched segments."""
+"""Period after the erasure's end for rewriting the cold storage segments with erased records: two nightly runs."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
@@ -342,8 +342,8 @@ def _cite_law(report: Mapping[str, Any], law: Law, *, is_logged: bool) -> dict[s
     """Return a report that cites only the law of its request; earlier versions stored references to all laws.
 
     Args:
-        is_logged: Whether the request log has an entry for the request. If it has, the report describes the entry;
-            earlier versions described it together with the dates.
+        is_logged: Whether the request log has an entry for the request. If it has, the report gets a row about the
+            entry; reports of earlier versions described the entry in the row about the erasure's dates.
     """
     ground, goes = _CITED[law]
     case = {"ground": ground, "until": UNTIL_TENANT}

@@ -208,7 +208,7 @@ def _check_stored(tenant_id: UUID, ids: Sequence[UUID]) -> None:
 
 
 def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
-    """Replace aliases in the scope's ids with the memories' stored ids, and add the ids of former texts of files.
+    """Replace aliases in the scope's ids with stored ids, and add the ids of memories that store former texts of files.
 
     Unknown ids remain unchanged.
     """

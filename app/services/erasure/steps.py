@@ -356,7 +356,7 @@ def name_store(step: str) -> str:
 STEPS: Final[dict[str, ErasureStep]] = {
     "exports": ErasureStep(name_store("exports"), "deleted", _find_exports, _erase_exports),
     "imports": ErasureStep(
-        name_store("imports"), "deleted, with the rest of their file", _find_imports, _erase_imports
+        name_store("imports"), "deleted, including the other records of each file", _find_imports, _erase_imports
     ),
     "letters": ErasureStep(
         name_store("letters"),

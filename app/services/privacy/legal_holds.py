@@ -111,13 +111,13 @@ def release_hold(
 ) -> tuple[Hold, WaitingErasures]:
     """Release a hold and make the memories that it covered due for the next sweep, in a job if there are many.
 
-    Erasures that waited only for this hold continue at once.
+    Held erasures continue at once with the memories that no other hold covers.
 
     Args:
         reason: The reason, stored with the hold.
 
     Returns:
-        The hold, and the number of these erasures and of the memories that they erase.
+        The hold, and the numbers of erasures that continue and of memories that they erase.
 
     Raises:
         NotFound: This tenant has no such hold.

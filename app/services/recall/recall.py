@@ -22,7 +22,7 @@ from app.services.recall.judgement import POOL, JudgedWindow, judge_window
 from app.services.search.rerank import rerank_results
 
 RERANKED_MIN: Final = 20
-"""Number of best relevant memories to rerank if the policy enables a reranker with a lower number."""
+"""Minimum number of best memories to rerank; it replaces a lower `ranking.rerank` of the policy, except 0."""
 SHOWN_WINDOWS: Final = 2
 """Maximum number of excerpts of a long memory's text in the context."""
 
@@ -195,12 +195,16 @@ def _rerank(tenant_id: UUID, query: str, found: Sequence[_Pick], policy: Policy)
 
 
 def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
-    """Return the windows of a memory's text, at most `most`, that match the conversation best."""
+    """Return the excerpts of a memory's text, at most `most`, that match the conversation best."""
     return join_excerpt(text, find_highlights(text, weights, most))
 
 
 def _explained(pick: _Pick) -> dict[str, Any]:
-    """Return the threshold, the factors of relevance (openness of the gate, worth), their features, and importance."""
+    """Return the threshold, the factors of relevance with their features, and the importance.
+
+    `open` says how much the conversation asks for memories; `worth` is the worth of this memory for it. `knowledge` is
+    the factor, included in `worth`, by which the form of the text reduces the worth.
+    """
     window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {
         field.name: float(getattr(judged.features, field.name)[place]) for field in fields(judged.features)

@@ -62,12 +62,12 @@ class SearchOutcome:
 
 
 def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> list[SearchResult]:
-    """Return the results of `find_memories` without recording the uses."""
+    """Return only the results of `find_memories`, without the uses to record."""
     return find_memories(tenant_id, request, policy).results
 
 
 def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> SearchOutcome:
-    """Return the best results for the request; none if no memory shares a word or a meaning with the query.
+    """Return the best results for the request; none if no memory has a word of the query or a cosine above 0 to it.
 
     Args:
         policy: Overrides the tenant's policy.
@@ -167,8 +167,8 @@ class _ResolvedQuery:
         wanted: The policy's ranking weights, overridden by the request's.
         asked: The query's terms with their document counts.
         query: The query's terms weighted by rarity.
-        active: Number of active memories with words.
-        total: Number of memories with words, in the searched tiers.
+        active: Number of active memories in the word index.
+        total: Number of memories whose words are indexed, in the searched tiers.
     """
 
     around: SearchContext
@@ -208,7 +208,8 @@ def _find_candidates(
 ) -> tuple[_ResolvedQuery, _ComparedCandidates]:
     """Look up the query's words and find candidates.
 
-    This takes one transaction, or two if the archive is searched or the query's vector can't be computed locally.
+    This takes one transaction, or two if the archive is searched or the query's vector can't be computed locally. The
+    computation of the vectors may take further ones between the two.
     """
     in_archive = "archived" in request.tiers
     expected = candidate_selection.expected_settings(request, has_graph=search_context_cache.has_graph(tenant_id))

@@ -128,7 +128,10 @@ class MemoryWrite:
             )
 
     def changed(self, memory_ids: Sequence[UUID]) -> None:
-        """Report new or changed memories, which are hidden if they match an open erasure; only at level `content`."""
+        """Report new or changed memories; those that match an open erasure or a quarantine are hidden.
+
+        Call this only at level `content`.
+        """
         self._changed += memory_ids
 
     def sources_changed(self, memory_ids: Sequence[UUID]) -> None:
@@ -155,7 +158,8 @@ class MemoryWrite:
             memory_ids: The memories; if there are none, nothing is recorded.
             source: The memories' former tier.
             rule: The reason, a fixed word: `use`, `edit`, `hand`.
-            actor: Id of the requesting key; `SYSTEM` after a use; None if the block appends its own audit entry.
+            actor: Id of the requesting key; `SYSTEM` after a use or an edit, and for a restore by a job; None if the
+                block appends its own audit entry.
         """
         if memory_ids:
             count = sum(memory_id not in self._measured for memory_id in memory_ids)
@@ -186,7 +190,7 @@ class MemoryWrite:
             gone: Memories that the block is about to delete.
 
         Returns:
-            The hidden summaries. The other summaries have no source left.
+            The hidden summaries. The other summaries have no source left, or aren't active.
         """
         remaining = merged_memories.with_sources(self.tx, self.tenant_id, summary_ids, gone)
         refresh_summaries(self.tx, self.tenant_id, gone)
@@ -241,7 +245,7 @@ class MemoryWrite:
             queue_notes(tx, tenant_id)
         self.report(STORED, sorted(self._inserted))
         self.report(UPDATED, [memory_id for memory_id in self._changed if memory_id not in self._inserted])
-        if self._changed:  # so that the feed lists these changes before the deletions that `hide_matching` records
+        if self._changed:  # so that the feed lists these changes before `hide_matching` reports memories as deleted
             feed.record_batches(tx, tenant_id, self._reported)
             self._reported = []
         remaining = sorted(self._measured - self._deleted)
@@ -283,7 +287,7 @@ def refresh_summaries(
 ) -> None:
     """Mark summaries of changed or deleted memories as stale, and create the job that rewrites them.
 
-    Call this in the transaction that changes the memories, with their rows locked. The next task `tick`
+    Call this in the transaction that changes the memories, with their rows locked. The next run of the task `tick`
     sends the job to a worker.
 
     Args:

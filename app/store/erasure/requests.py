@@ -49,7 +49,7 @@ class Erasure:
         cut: The watermark: id of the last stream entry that the erasure covers; None until the erasure runs.
         plan: The work planned for each step, written before any data is erased.
         executed: The finished steps with their results.
-        report: The report for the requester; None until the erasure is verified.
+        report: The report for the requester; None until the erasure is first verified or held.
         rewrite_by: Deadline for rewriting the affected segments; None if none is affected.
         rewritten_at: Time at which the last affected segment was rewritten.
         batch_id: The running batch that carries out this deletion of one memory; for a batch, its own id.

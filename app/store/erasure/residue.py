@@ -1,4 +1,4 @@
-"""Count the residue of an erasure: query every table again, independently of the code that erased the data."""
+"""Count the residue of an erasure: query the tables again instead of relying on the counts of the erasing steps."""
 
 from __future__ import annotations
 

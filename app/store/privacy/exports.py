@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, text
 
-from app.domain.privacy.export import ExportKind
+from app.domain.privacy.export import ExportKind, count_lines
 from app.domain.privacy.legal_deadlines import Law
 from app.store.core.binary_arrays import Uuids, fetch_column
 from app.store.core.paging import Latest, Page, Place
@@ -47,6 +47,11 @@ class Export:
     place: dict[str, Any] = field(default_factory=lambda: {"section": 0, "after": None})
     parts: list[tuple[str, int]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> int:
+        """The number of lines in all files."""
+        return sum(count_lines(self.counts).values())
 
     @property
     def objects(self) -> list[str]:

@@ -221,7 +221,7 @@ def test_an_erasure_that_found_nothing_says_so(api: Api) -> None:
     erasure_id = api.post(ERASURES, json={"subject": "nobody", "kind": "gdpr", "grace_days": 0}).json()["erasure_id"]
     worked(api.service, UNFINISHED)
     text = api.get(f"{REQUESTS}/{erasure_id}/letters/completion").text
-    assert "We searched our memory service for entries about you under the name or ID of your request and found" in text
+    assert "We searched our memory service for entries about you under the name or ID given in your request" in text
     assert "We erased" not in text
     page = api.get(f"{ERASURES}/{erasure_id}/report?format=html").text
     assert "No memory in scope was found." in page

@@ -119,9 +119,9 @@ def test_a_request_without_an_erasure_is_shown_with_its_export(cli: Cli, api: St
     api.replies[f"GET {PATH}"] = Reply(200, held)
     assert "answer             partial answer sent, delayed by a legal hold" in cli("privacy", "show", "r1").out
     api.replies[f"GET {PATH}"] = Reply(200, request)
-    export = {"status": "ready", "counts": {"memories.jsonl": 2}, "expires_at": "2026-04-07T11:00:00Z"}
+    export = {"status": "ready", "counts": {"memories.jsonl": 2, "hidden": 1}, "expires_at": "2026-04-07T11:00:00Z"}
     api.replies["GET /v1/privacy/exports/r1"] = Reply(200, export)
     shown = cli("privacy", "show", "r1")
-    assert "export             ready (2 in memories.jsonl)" in shown.out
+    assert "export             ready (2 in memories.jsonl, 1 hidden)" in shown.out
     assert json.loads(cli("privacy", "show", "r1", "--json").out) == request | {"export": export}
     assert cli("privacy", "show", "nothing").code == 1
