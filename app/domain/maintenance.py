@@ -37,7 +37,7 @@ KINDS: Final[dict[str, Maintenance]] = {
     "sweep": Maintenance(
         "Assign tiers by strength",
         "Start a job that evaluates each due memory and records the tier it should be in, without moving it.",
-        "Compute the tier for each memory from its current strength, without moving the memory (also runs nightly).",
+        "Record the target tier of each memory due for evaluation, without moving the memory (also runs nightly).",
         ("", "--wait --json", "--dry-run --as-of 2030-01-01T00:00:00Z"),
     ),
     "rebase": Maintenance(

@@ -78,16 +78,18 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _end)
     started = time.monotonic()
     figures: list[Figure] = []
-    with Place() as place:
-        for name in wanted.names or BENCHMARKS:
-            for figure in BENCHMARKS[name](place, plan):
-                figures.append(figure)
-                plan.say(f"{time.monotonic() - started:5.0f} s  {figure.work}: {figure.value:,.4g} {figure.unit}")
-    # In a file or a pipe, lines have a fixed width.
-    show(figures, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 220))
-    if wanted.json:
-        document = result(figures, plan, time.monotonic() - started)
-        wanted.json.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    try:
+        with Place() as place:
+            for name in wanted.names or BENCHMARKS:
+                for figure in BENCHMARKS[name](place, plan):
+                    figures.append(figure)
+                    plan.say(f"{time.monotonic() - started:5.0f} s  {figure.work}: {figure.value:,.4g} {figure.unit}")
+    finally:  # also the figures measured before a failure
+        # In a file or a pipe, lines have a fixed width.
+        show(figures, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 220))
+        if wanted.json:
+            document = result(figures, plan, time.monotonic() - started)
+            wanted.json.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

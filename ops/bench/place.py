@@ -211,9 +211,13 @@ class Place:
                 raise RuntimeError(f"memories are still pending after {seconds:.0f} s")
             time.sleep(0.05)
 
+    def admin(self) -> redis.Redis:
+        """Return a client with the operators' rights in Redis: the service's login may not list keys."""
+        return redis.Redis.from_url(self._admin_url)
+
     def empty_stream(self) -> None:
         """Drop the backlog in Redis and its bookkeeping; Celery's own keys remain."""
-        with redis.Redis.from_url(self._admin_url) as admin:  # the service's login may not list keys
+        with self.admin() as admin:
             streams = admin.scan_iter(f"{STREAM_PREFIX}*", count=1000)
             nudges = admin.scan_iter(f"{NUDGE_PREFIX}*", count=1000)
             admin.unlink(*streams, *nudges, RING, RING_MEMBERS, HELD, TURNS, BACKLOG)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.clients.redis import stream
 from app.clients.redis.connection import stream_key
 from app.embedded import ProgramSpec, free_ports, has_ended, log_tail, spawn
 from app.heartbeats import EVERY_SECONDS
@@ -152,7 +151,8 @@ def _waiting_bytes(place: Place, plan: Plan, memories: int) -> Figure:
     place.empty_stream()
     bodies = Corpus().bodies(plan.size(20_000, 1_000) // memories, memories)
     fill(place.tenant_id, bodies, memories)
-    used = stream.client().memory_usage(stream_key(place.tenant_id), samples=0) or 0
+    with place.admin() as admin:
+        used = admin.memory_usage(stream_key(place.tenant_id), samples=0) or 0
     rows = len(bodies) * memories
     return Figure(
         f"Redis per pending memory, {memories} per request",

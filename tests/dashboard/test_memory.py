@@ -86,7 +86,7 @@ def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit)
     [
         ({"salience": 0.95}, "protected by salience after the grace period: never leaves the active tier"),
         ({"salience": 0.01, "tags": ["promise"]}, "protected permanently: never leaves the active tier"),
-        ({"salience": 0.01, "kind": "system"}, "protected from decay: never leaves the active tier"),
+        ({"salience": 0.01, "kind": "system"}, "protected by its grace period: never leaves the active tier"),
     ],
     ids=["salience", "tag", "kind"],
 )
@@ -114,7 +114,9 @@ def test_the_curve_shows_what_protects_a_memory_from_its_thresholds(
 def test_a_protection_that_ends_is_shown_with_its_end(api: Api, visit: Visit) -> None:
     [memory_id] = api.remember({"text": "Ann keeps bees", "salience": 0.01})
     html = visit("read").page(f"/memories/{memory_id}")
-    assert re.search(r">protected from decay for now; it stays in the active tier until 20\d\d-\d\d-\d\d</text>", html)
+    assert re.search(
+        r">protected by its grace period for now; it stays in the active tier until 20\d\d-\d\d-\d\d</text>", html
+    )
     api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
     api.service.rows("UPDATE memory_state SET created_at = now() - interval '9 days'")
     assert "protected" not in said(visit("read").page(f"/memories/{memory_id}")).replace("Protected by tag", "")

@@ -43,7 +43,7 @@ from app.store.core.binary_copy import Arrival
 SIZES_MAX: Final = 10_000
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _WAIT = re.compile(r'(?i)(?:^|[,;])\s*wait\s*(?:=\s*"?(?P<seconds>[^,;"]*)"?)?\s*(?=$|[,;])')
-_WAIT_DIGITS = 9  # longer values of `wait` are cut to this number of digits, and remain over the limit
+_WAIT_DIGITS = 9  # a longer `wait` is cut to this number of digits, and still exceeds any limit
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -261,7 +261,7 @@ def _wait_seconds(scope: Scope) -> float | None:
     if not (seconds.isascii() and seconds.isdigit()):
         message = "must give `wait` in whole seconds, such as `Prefer: wait=5`"
         raise InvalidHeader(errors=[FieldError("Prefer", message)])
-    return min(float(seconds[:_WAIT_DIGITS]), settings().wait_max_seconds)
+    return min(float(seconds.lstrip("0")[:_WAIT_DIGITS] or 0), settings().wait_max_seconds)
 
 
 def trace(scope: Scope) -> str:

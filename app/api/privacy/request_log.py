@@ -140,7 +140,7 @@ def letter(caller: Guardian, request_id: RequestId, letter: LetterKind, as_form:
 
 @router.post("/{request_id}/deny", summary="Deny a request")
 def deny(caller: Guardian, request_id: RequestId, given: Annotated[Denial, Depends(json_body(Denial))]) -> Response:
-    """Deny a request and store the legal basis. 409 if it is answered or is an erasure in progress."""
+    """Deny a request and store the legal ground. 409 if it is answered or is an erasure in progress."""
     answered = request_log.answer_request(caller.tenant_id, request_id, "denied", given.basis, caller.key_id)
     return responses.answer(_render(answered))
 

@@ -147,7 +147,11 @@ def load(
         typer.Option("--erased", help="File with the subjects erased since the dump, one per line."),
     ] = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Load a dump of another installation without a list of erased subjects.")
+        bool,
+        typer.Option(
+            "--accept",
+            help="Load a dump of another installation; confirms that no subject was erased since the dump.",
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be stored.")] = False,
     url: Url = None,

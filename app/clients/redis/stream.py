@@ -132,7 +132,7 @@ class StreamWriter:
         """Append one request's memories or uses to the tenant's stream.
 
         Args:
-            sent_ms: Time of sending by the sender's clock, for memories with `written`.
+            sent_ms: Time of sending by the sender's clock, for memories with the field `written`.
             idempotency: Digest of the Idempotency-Key, and the outcome to store under it.
 
         Raises:

@@ -136,7 +136,7 @@ _PROTECTIONS: Final = {
     "hold": "protected by a legal hold",
     "never_forget": "protected permanently",
     "promoted": "protected by its promotion",
-    "grace": "protected from decay",
+    "grace": "protected by its grace period",
     "salience": "protected by salience",
     "keep_chance": "protected by its keep chance",
 }

@@ -12,9 +12,9 @@ class Dynamics(Protocol):
     """A forgetting model with its parameters: pure functions of states and moments, in batches.
 
     Every number is a double; moments are seconds since 1970. A row's anchor (`anchored_at`) is the moment at which its
-    state was calculated; the methods replace an earlier moment by the anchor. For a moment before the last use, the
-    time since the last use counts as 0. With unchanged parameters and no use in between, the strength at a moment
-    doesn't depend on how often the anchor was moved before. A model with ticks moves anchors only to ticks.
+    state was calculated. If a method gets a moment before the anchor, it uses the anchor instead. For a moment before
+    the last use, the time since the last use counts as 0. With unchanged parameters and no use in between, the strength
+    at a moment doesn't depend on how often the anchor was moved before. A model with ticks moves anchors only to ticks.
     """
 
     @property
@@ -46,8 +46,8 @@ class Dynamics(Protocol):
         """Return a moment per row, at most 1 ms after its strength falls below its threshold; it may be earlier.
 
         The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
-        still above its threshold at that moment, the caller should call `due_at` again after
-        `DUE_MARGIN_SECONDS` or more.
+        still above its threshold at that moment, the caller should advance the row and call `due_at` again, at least
+        `DUE_MARGIN_SECONDS` later.
         """
 
     def advance(self, state: State, now: Floats | float) -> State:
@@ -65,7 +65,10 @@ class Dynamics(Protocol):
 
 @runtime_checkable
 class Bridging(Dynamics, Protocol):
-    """A model that lets SQL convert rows to and from it, to show the strength of rows from earlier policies."""
+    """A model with SQL expressions that convert rows from and to other models.
+
+    SQL uses them to calculate the current strength of rows that are anchored under an earlier policy.
+    """
 
     def score_sql(self, row: Row[Term], now: Term) -> str:
         """Return the score as an SQL expression; as of the anchor if `refresh_seconds` is finite."""

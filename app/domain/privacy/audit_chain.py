@@ -108,7 +108,7 @@ class AuditEntry:
     Attributes:
         seq: 1 for a tenant's first entry.
         at: Time of the action, by the database's clock.
-        actor: Id of the key or the person that made the request, `system` or `cli`.
+        actor: Id of the API key or operator that performed the action, `system` or `cli`.
         action: An `Action`, possibly of another version.
         subject: Keyed digest of the subject, if there is one.
         items: Number of items affected.
@@ -233,7 +233,7 @@ def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> Broke
     """Return the fault at the end of a chain whose entries are valid so far, or None.
 
     Args:
-        place: Position of the last entry up to the head's number.
+        place: Position of the last valid entry whose number is at most the head's.
         head: Stored end of the chain.
         last_seq: Highest number of any stored entry.
     """

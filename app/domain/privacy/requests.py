@@ -24,12 +24,12 @@ BASIS_MAX_CHARACTERS: Final = 500
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A request to log when it is received, such as a correction requested by mail.
+    """A request to log when it is received, such as a correction requested by e-mail.
 
     Attributes:
         nature: The right that the person exercises, such as erasure or access.
         law: Law under which the request is made: `gdpr` or `ccpa`, or `user` for none.
-        manner: Channel through which the request arrived.
+        manner: Channel through which the request arrived; `mail` means e-mail.
         received_at: Time of receipt; defaults to now.
         controller: Name of the company that answers, for the letters; stored for 24 months.
         case_reference: Reference of the case or letter; stored for 24 months, and must not contain personal data.
@@ -51,8 +51,8 @@ class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             address on file, call to the `telephone` number on file, identity `document`, in `person`, proof of the
             authority of a `representative`, or `other`.
         checked_at: Time of the check; defaults to now.
-        note: Free text, up to 500 characters; deleted when the request is answered, when the request's export ends, or
-            when a person whom the note names is erased.
+        note: Free text, up to 500 characters; deleted when the request is answered, when the request's export expires
+            or is removed, or when a person whom the note names is erased.
     """
 
     method: IdentityMethod
@@ -122,19 +122,20 @@ class PrivacyRequest:
         answer: None while the request is open.
         basis: Ground of a denial.
         controller: Name of the company that answers.
-        identity_checked_by: Id of the key with which the identity check was recorded.
+        identity_checked_by: Id of the operator or API key that recorded the identity check.
         identity_note: Free text on the identity check; None once the request is answered.
         confirmed_at: Time at which a confirmation of receipt was recorded; None if none was.
         extended_at: Time at which the extension was recorded; None if there is none.
         first_due_at: Deadline before the extension; None if there is none.
         notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
         notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
-        notice_recorded_by: Id of the key with which the notice was recorded.
+        notice_recorded_by: Id of the operator or API key that recorded the notice.
         partial_sent_at: Time at which the requester was sent the answer to an erasure that a legal hold delays; this
             time counts for the deadline. None if no such letter is recorded.
         partial_recorded_at: Time at which that letter was recorded.
-        partial_recorded_by: Id of the key with which that letter was recorded.
-        extended_by: Id of the key with which the extension was recorded; None also in records of earlier versions.
+        partial_recorded_by: Id of the operator or API key that recorded that letter.
+        extended_by: Id of the operator or API key that recorded the extension; None also in records of earlier
+            versions.
     """
 
     request_id: UUID

@@ -1,6 +1,7 @@
 """Run consolidation: link or merge groups of similar memories that contain a new one.
 
-A memory is new if it became old enough for consolidation, or was edited, since the previous run (see `candidates`).
+New means new to consolidation: the memory became old enough, or was edited, since the previous run (see
+`candidates`).
 
 A run first refreshes stale summaries, then processes slices of new memories. The watermarks advance only at the end of
 a slice. An interrupted slice is repeated: groups whose merges are already recorded are skipped.
@@ -93,8 +94,8 @@ def run_slice(
     """Start a run, or continue it from its saved state.
 
     The nightly run consolidates if the policy sets `at_night`. Otherwise it does so only if the tenant has too many
-    active memories or is near its quota. It ends when the policy pauses consolidation; the next run finds the remaining
-    groups.
+    active memories or is near its quota. If the policy pauses consolidation, a consolidation
+    run in progress ends, unless it was started by hand; the next run finds the remaining groups.
 
     Args:
         as_of: Process memories up to this time; None for the time at which the run began.
@@ -141,7 +142,11 @@ def _trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation, *,
 
 
 def _size_trigger(tx: database.Transaction, tenant_id: UUID, rules: Consolidation) -> Trigger | None:
-    """Return why a tenant's size requires a run; None if not, if paused, or within a day of the last run by size."""
+    """Return why a tenant's size requires a run, or None.
+
+    The result is None if the size requires no run, if consolidation is paused, or if a run started within the last day
+    because of the tenant's size.
+    """
     if rules.paused or consolidation_runs.has_recent_by_size(tx, tenant_id, database.now(tx)):
         return None
     counts = tenant_counts.read(tx, tenant_id)

@@ -139,7 +139,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
     # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
     # either committed already, or sees the tombstone.
-    # Unless a tenant is deleted, take a new position, so that the erasure covers delayed writes until now, none later.
+    # Unless a tenant is deleted, take a new position, so that the erasure covers delayed writes accepted until now.
     cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
         holds.lock_shared(tx, tenant_id)

@@ -320,7 +320,7 @@ def _correct_grounds(report: Mapping[str, Any], authors: Sequence[HoldAuthors]) 
 
 
 class GraceEnd(NamedTuple):
-    """The early end of an erasure's grace period, and the id of the API key that ended it."""
+    """The early end of an erasure's grace period, and the id of the operator or API key that ended it."""
 
     at: datetime
     by: str

@@ -1,6 +1,6 @@
 """Request, show and cancel erasures.
 
-Matching memories are hidden before the request returns and erased after the grace period.
+Matching memories are hidden before `request` returns and erased after the grace period.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def preview(tenant_id: UUID, asked: ErasureOptions) -> Preview:
     """Return what a request would create and cover, without writing anything.
 
     Raises:
-        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
-            the log has another type, law or person.
+        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request
+            isn't in the log or has another type or law there.
         Conflict: The request in the log is answered, or has its erasure already.
     """
     recorded_requests.check_names(tenant_id, asked.scope.subject, _origin(asked), asked.legal_basis)
@@ -136,11 +136,11 @@ def request(tenant_id: UUID, asked: ErasureOptions, requested_by: str) -> Erasur
     """Request an erasure; when this returns, no search, list or read shows the matching memories.
 
     Args:
-        requested_by: Id of the caller's API key.
+        requested_by: Id of the operator or API key that requests the erasure.
 
     Raises:
-        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request in
-            the log has another type, law or person.
+        Invalid: The law doesn't allow this grace period, a text that is retained names the subject, or the request
+            isn't in the log or has another type or law there.
         Conflict: The request in the log is answered, or has its erasure already.
         Unavailable: A memory listed in the scope is still in the ingest queue.
     """

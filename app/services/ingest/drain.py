@@ -183,7 +183,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
     if touched:  # last, since the uses may refer to memories of the same turn
         reinforcement.reinforce_used(tenant_id, touched)
     # Unreadable entries are set aside last, after all steps that may be retried, so that each is set aside only once.
-    # Retrying them can't help: the API would have refused these entries, so another program appended them.
+    # A retry by this worker can't help: another program or a newer API wrote them, or Redis lost part of them.
     for entry, reason in unreadable:
         _set_aside(tenant_id, entry, reason, 1)
     failpoints.trigger("drain.before_settle")

@@ -8,10 +8,10 @@ check, requests still in the stream are checked again, and requests that two che
 as a gap. If an API process and Redis are killed together, requests accepted in the last second have no witness row, so
 these checks can't detect their loss.
 
-The mark contains a time, `beat`. Accepted requests advance it in both stores; while no requests arrive, each API
-process advances it in Redis only. Without these idle beats, suppose that the first request after an hour advances both
-beats, and Redis then loses its last second of data: Redis's `beat` would be an hour older than PostgreSQL's, and Redis
-would be refused as an older copy.
+The mark contains a random identifier, `epoch`, and a time, `beat`. Accepted requests advance `beat` in both stores;
+while no requests arrive, each API process advances it in Redis only. Without these idle beats, Redis could be refused
+as an older copy after it lost its last second of data: if that second contained the first request after an hour,
+Redis's `beat` would be an hour older than PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def count_lost() -> int:
 def accept_queue(tenant_id: UUID, actor: str) -> None:
     """Accept the current Redis as the queue under a new epoch, and mark the gaps found so far as known.
 
-    Requests that were accepted but not drained from the previous Redis are lost; `find_gaps` counts them from the
-    witness rows.
+    Requests that were accepted but are neither in this Redis nor in PostgreSQL are lost; `find_gaps` counts them from
+    the witness rows.
 
     Args:
         tenant_id: The tenant whose audit log gets the entry.

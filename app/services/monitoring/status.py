@@ -67,7 +67,7 @@ class Status:
         silent: Seconds since the last heartbeat of each lane's worker.
         stuck: Processes of the workers that make no progress.
         restarts: Restarts of the last hour by lane or "beat"; processes without restarts are omitted.
-        rates: Inflow and outflow by lane; only for all tenants.
+        rates: Inflow and outflow by lane; empty unless the state covers all tenants.
         providers: State of the configured model providers; empty if none is configured, or it can't be read.
         letters: The tenant's dead letters; None if they can't be read.
         seconds: Time that the queries took.

@@ -59,7 +59,7 @@ def preview_export(tenant_id: UUID, given: NewExport) -> ExportPreview:
     Raises:
         Conflict: The subject is being erased or has more than `MEMORIES_MAX` memories, no master key is set, or the
             request in the log is answered or carried out already.
-        Invalid: A text that is retained names the subject, or the request in the log has another type, law or person.
+        Invalid: A text that is retained names the subject, or the request isn't in the log or has another type or law.
     """
     _check(tenant_id, given)
     with database.tenant(tenant_id) as tx:
@@ -124,7 +124,7 @@ def _check(tenant_id: UUID, given: NewExport) -> None:
 
     Raises:
         Conflict: No master key is set, or the request in the log is answered or carried out already.
-        Invalid: A text that is retained names the subject, or the request in the log has another type, law or person.
+        Invalid: A text that is retained names the subject, or the request isn't in the log or has another type or law.
     """
     recorded_requests.check_names(tenant_id, given.subject, _origin(given))
     if settings().master_key is None:

@@ -40,7 +40,7 @@ def place_hold(tenant_id: UUID, meant: Scope, reason: str, placed_by: str, groun
 
     Args:
         meant: Conditions that memories must meet. An alias id covers the memory of which it is an alias.
-        placed_by: Id of the caller's key.
+        placed_by: Id of the operator or API key that places the hold.
         ground: Legal ground for retaining the memories.
 
     Raises:
@@ -109,9 +109,10 @@ def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts, WaitingErasur
 def release_hold(
     tenant_id: UUID, hold_id: UUID, released_by: str, reason: str | None = None
 ) -> tuple[Hold, WaitingErasures]:
-    """Release a hold and make the memories that it covered due for the next sweep, in a job if there are many.
+    """Release a hold and make the memories that it covered due for the next sweep, which decides their tiers again.
 
-    Held erasures continue at once with the memories that no other hold covers.
+    If there are more than `ROWS` memories, a job makes the remaining ones due. Held erasures continue at once with
+    the memories that no other hold covers.
 
     Args:
         reason: The reason, stored with the hold.

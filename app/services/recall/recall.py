@@ -203,7 +203,7 @@ def _explained(pick: _Pick) -> dict[str, Any]:
     """Return the threshold, the factors of relevance with their features, and the importance.
 
     `open` says how much the conversation asks for memories; `worth` is the worth of this memory for it. `knowledge` is
-    the factor, included in `worth`, by which the form of the text reduces the worth.
+    a factor of `worth`: 1 for a statement, lower for a text that contains only questions or small talk.
     """
     window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {

@@ -50,7 +50,7 @@ class SearchOutcome:
 
     Attributes:
         results: Best first.
-        uses: Uses to record. The request decides whether results count as used, or by default the policy.
+        uses: Uses to record. The request decides whether results count as used; by default, the policy decides.
         reranked: Whether a reranker was applied to the results.
         gathered: The candidates, if the policy records searches and the search has no `as_of`.
     """
@@ -314,8 +314,8 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
     results, reranked = rerank_results(tenant_id, request.query, results, ranking.rerank)
     results = correction_placement.place_corrections(results, gathered, request)
     if review_share:
-        # The threshold is relative to the best score before reranking, because reranking raises only the scores of the
-        # results passed to the reranker: relative to the raised scores, the other relevant results would be too low.
+        # The threshold is a share of the best score before reranking. Reranking raises only the scores of the results
+        # passed to the reranker, so a share of the raised best score could exceed the scores of other relevant results.
         score_min = review.BLEND_SCORE_MIN * best
         results = reviews.blend_reviews(
             tenant_id, results, policy.review, review_share, request.limit, least=score_min, as_of=request.as_of

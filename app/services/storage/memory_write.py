@@ -11,8 +11,9 @@ Transactions that only recompute columns of `memory_state` (sweep, rebase, index
 Lock order (decision 0043): a transaction may skip steps but never returns to an earlier one. Within a step, rows are
 locked in id order.
 
-1. the advisory lock of legal holds, then that of erasures (both shared in `memory_write`; exclusive to place or release
-   a hold, or to start, cancel or execute an erasure)
+1. the advisory lock of legal holds, then that of erasures; `memory_write` takes them in shared mode; placing or
+   releasing a hold takes the first in exclusive mode; starting, cancelling or executing an erasure locks the second
+   in exclusive mode
 2. rows of the ingest ledger (table `envelopes`, one row per request)
 3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is approved, rejected or undone
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
@@ -206,8 +207,8 @@ class MemoryWrite:
     def measure(self, memory_ids: Sequence[UUID]) -> None:
         """Count these memories before and after the rest of the block, and add the difference to the tenant's counts.
 
-        Call this before writing memories if the block can't compute the difference itself. Memories that don't exist
-        yet count as inserted. Later calls for the same memory have no effect.
+        Call this before writing memories if the block can't compute the difference itself. If a memory doesn't exist
+        yet, the difference is its count at the end. Later calls for the same memory have no effect.
         """
         new = [memory_id for memory_id in memory_ids if memory_id not in self._measured]
         self._counts = self._counts.less(tenant_counts.count_memories(self.tx, self.tenant_id, new))

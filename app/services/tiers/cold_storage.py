@@ -229,7 +229,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
 
 
 def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Return the tiers before and after the work: decay alone moves memories, and none below cold storage.
+    """Return the tiers before and after the work, which moves memories only for decay, and none below cold storage.
 
     Memories that expire or are to be erased aren't copied to cold storage before their deletion.
     """

@@ -38,7 +38,7 @@ _BY_NAME: Final = {
     "copies of requests in the key store": """
 SELECT count(*) FROM ebbing_keys.erasure_requests WHERE tenant_id = %(tenant)s AND (erasure_id = %(erasure)s
   OR erasure_id IN (SELECT erasure_id FROM erasures WHERE tenant_id = %(tenant)s AND batch_id = %(erasure)s))""",
-    "names in samples": """
+    "names in samples of vectors": """
 SELECT count(*) FROM pca_samples AS sample WHERE tenant_id = %(tenant)s AND subject = %(subject)s::text
   AND NOT EXISTS (
     SELECT FROM memories WHERE memories.tenant_id = %(tenant)s AND memories.memory_id = sample.memory_id)""",

@@ -213,16 +213,17 @@ def worker(service: Service) -> Iterator[None]:
         thread.join()
 
 
-def test_prefer_wait_answers_200_when_all_are_searchable(api: Api) -> None:
+@pytest.mark.parametrize("prefer", ["wait=300", "wait=0000000300"])
+def test_prefer_wait_answers_200_when_all_are_searchable(api: Api, prefer: str) -> None:
     with worker(api.service):
-        answer = api.post("/v1/memories", json=[{"text": "zebra"}, {"text": "two"}], headers={"prefer": "wait=300"})
+        answer = api.post("/v1/memories", json=[{"text": "zebra"}, {"text": "two"}], headers={"prefer": prefer})
     assert answer.status_code == 200
     assert answer.headers["preference-applied"] == "wait=300"
     [found] = api.post("/v1/search", json={"query": "zebra", "limit": 1}).json()["results"]
     assert found["id"] == answer.json()["ids"][0]
 
 
-@pytest.mark.parametrize("prefer", ["wait=0", "respond-async, wait=0", "wait=0; x=y"])
+@pytest.mark.parametrize("prefer", ["wait=0", "wait=00", "respond-async, wait=0", "wait=0; x=y"])
 def test_prefer_wait_answers_202_when_time_is_up(api: Api, prefer: str) -> None:
     answer = api.post("/v1/memories", json={"text": "x"}, headers={"prefer": prefer})
     assert answer.status_code == 202
