@@ -45,7 +45,7 @@ _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl", "a
 _WAIT = re.compile(r'(?i)(?:^|[,;])\s*wait\s*(?:=\s*"?(?P<seconds>[^,;"]*)"?)?\s*(?=$|[,;])')
 _WAIT_DIGITS = 9  # a longer `wait` is cut to this number of digits, and still exceeds any limit
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
+_POLL_SECONDS = (0.005, 0.005, 0.005, 0.005, 0.005, 0.01, 0.01, 0.02, 0.05, 0.1)
 
 
 Answer: TypeAlias = tuple[int, bytes, list[tuple[bytes, bytes]]]
