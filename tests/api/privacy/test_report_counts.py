@@ -100,7 +100,7 @@ def test_a_key_that_held_data_needs_is_retained_in_words(api: Api) -> None:
     erasure_id = request_erasure(api)
     text = read_page(api, erasure_id)
     assert "1 encryption key of this person: retained (section 4)" in text
-    assert "This person's encryption key is retained, because data that has not been erased is encrypted" in text
+    assert "It is retained, because records that have not been erased still need it" in text
     assert "1 memory under legal hold (section 4). This person's encryption key also remains (section 4)." in text
     assert "the person's encryption key destroyed 1 0 1 0" in text
     release_hold(api, hold)
@@ -126,7 +126,7 @@ def test_a_scope_that_grew_or_shrank_says_why(api: Api) -> None:
     text = read_page(api, erasure_id)
     assert "3 memories were in scope: 3 erased" in text
     assert "2 memories in scope were found and hidden" in text
-    assert "the number of memories in scope rose by 1 to 3, because data received after the request was added." in text
+    assert "rose by 1 to 3, because the erasure also covers data received after the request." in text
     assert "the number of memories in scope fell by 4 to 3: summaries" in report_with(api, erasure_id, hidden=7)
     assert "the number of memories in scope" not in report_with(api, erasure_id, hidden=3)
 
