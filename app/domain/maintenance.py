@@ -43,7 +43,7 @@ KINDS: Final[dict[str, Maintenance]] = {
     "rebase": Maintenance(
         "Migrate memories to the current policy",
         "Start a job that migrates memories still under an older policy. Their current strength doesn't change.",
-        "Migrate memories that still decay under an older policy to the current policy (also runs nightly after a "
+        "Migrate memories to the current policy if they still decay under an older one (also runs nightly after a "
         "change).\n\nCurrent and past strengths don't change.",
         ("--dry-run", "--wait"),
     ),

@@ -302,7 +302,7 @@ class Supervisor:
 
 
 def _mark_restart(running: _Running) -> ProgramSpec:
-    """Return the program; its environment says how the child's previous process ended, unless with exit code 0."""
+    """Return the program. If the child's previous process failed, the environment says how that process ended."""
     program = running.child.program
     if not running.exit_code:
         return program

@@ -73,8 +73,8 @@ def simulate(
         YearName,
         typer.Option(
             "--year",
-            help="Conversations to simulate: `old` (54 topics, single statements), or `hard` (more than 300 topics in "
-            "eleven languages, terse and mistyped, in dialogues with an assistant).",
+            help="Conversations to simulate: `old` (54 topics, single statements), or `hard` (dialogues with an "
+            "assistant about more than 300 topics in eleven languages; some statements are terse or mistyped).",
         ),
     ] = "old",
     days: Annotated[int | None, typer.Option("--days", min=28, max=3650, help="Simulated days. Default: 365.")] = None,

@@ -78,8 +78,8 @@ def recall(
 ) -> None:
     """Print the memories relevant to a conversation, as text for your prompt.
 
-    A recall is selective and often returns nothing. It doesn't count as a use of the memories: report the memories
-    that your application used with `ebbing observe`.
+    A recall is selective and often returns nothing. It doesn't count as a use of the memories: call
+    `ebbing observe` to report the memories that your application used.
     """
     given = {
         "limit": limit,

@@ -50,7 +50,7 @@ NUDGE_MILLISECONDS = 1000
 # The flag exists while a nudge is in flight; see `app.queues.nudge`.
 _NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 _CLOSED = -2
-"""First value of the ingest script's answer for a tenant that is being deleted."""
+"""First value of the answer of `accept.lua` for a tenant that is being deleted."""
 SUSPECTS_A_TURN = 50
 RETRY_SECONDS = 2
 """`Retry-After` of a request over a total limit, or over its tenant's limit if the drain's speed isn't known."""
@@ -190,12 +190,12 @@ def _limits() -> tuple[int, int, int, int, int]:
 
 
 def append_again(tenant_id: UUID, entry: StreamEntry, replays: int) -> bool:
-    """Append a dead letter's entry again with the ingest script and its limits; return true if a nudge is needed.
+    """Append a dead letter's entry again with `accept.lua` and its limits; return true if a nudge is needed.
 
     The entry retains its base, by which the ledger detects duplicates, and its original position in the conversation.
 
     Args:
-        replays: Number of replays of this entry, including this one; `StreamReader.count_replays` returns it.
+        replays: Number of replays of this entry, including this one; stored for `StreamReader.count_replays`.
 
     Raises:
         BacklogFull: The tenant's backlog limit is reached.
@@ -290,7 +290,7 @@ class StreamReader:
         Args:
             first: True on the first turn of a drain task's run; this turn clears the flag of the task's nudge.
             shared_memories: Maximum number of memories if other tenants have entries, or had some a moment ago; None
-                for the maximum of any turn.
+                for the setting `drain_rows`, which limits every turn.
         """
         config = settings()
         limits = [config.drain_rows, config.drain_entries, config.drain_bytes]

@@ -46,8 +46,8 @@ class Dynamics(Protocol):
         """Return a moment per row, at most 1 ms after its strength falls below its threshold; it may be earlier.
 
         The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
-        still above its threshold at that moment, the caller should advance the row and call `due_at` again, at least
-        `DUE_MARGIN_SECONDS` later.
+        still above its threshold at that moment, the caller should advance the row and call `due_at` again. The
+        next check of the row should be at least `DUE_MARGIN_SECONDS` later.
         """
 
     def advance(self, state: State, now: Floats | float) -> State:
@@ -74,4 +74,4 @@ class Bridging(Dynamics, Protocol):
         """Return the score as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
 
     def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """Return the level that `at_strength` sets, as an SQL expression; `at` must not be before the anchor."""
+        """Return the column `level` as `at_strength` sets it, as an SQL expression; `at` mustn't precede the anchor."""

@@ -233,7 +233,7 @@ def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> Broke
     """Return the fault at the end of a chain whose entries are valid so far, or None.
 
     Args:
-        place: Position of the last valid entry whose number is at most the head's.
+        place: Position of the last valid entry; entries with a higher number than the head are left out.
         head: Stored end of the chain.
         last_seq: Highest number of any stored entry.
     """

@@ -130,8 +130,8 @@ class PrivacyRequest:
         notice_sent_at: Time at which the notice of the extension was sent to the requester; None if none is recorded.
         notice_recorded_at: Time at which the notice was recorded; None also in records of earlier versions.
         notice_recorded_by: Id of the operator or API key that recorded the notice.
-        partial_sent_at: Time at which the requester was sent the answer to an erasure that a legal hold delays; this
-            time counts for the deadline. None if no such letter is recorded.
+        partial_sent_at: Time at which the requester was sent the partial answer to an erasure that a legal hold delays.
+            The partial answer meets `due_at` if it was sent by then. None if no such letter is recorded.
         partial_recorded_at: Time at which that letter was recorded.
         partial_recorded_by: Id of the operator or API key that recorded that letter.
         extended_by: Id of the operator or API key that recorded the extension; None also in records of earlier
@@ -172,7 +172,8 @@ class RequestStatistics:
     """Statistics of requests of one nature under one law, received in a period.
 
     Attributes:
-        late: Number answered after the deadline, or overdue.
+        late: Number answered after the deadline, or overdue. If a partial answer is recorded, its time is compared
+            with the deadline instead.
         median_days: Median time from receipt to answer, over answered requests, without cancelled ones; None if there
             are none.
     """

@@ -121,13 +121,13 @@ def complete_pairs(pairs: Sequence[CorrectionPair], by_id: Mapping[UUID, Subject
 
 
 def reorder_results(order: Sequence[T], pairs: Sequence[tuple[T, T]], shown: int) -> tuple[list[T], list[tuple[T, T]]]:
-    """Move the first of each pair up to the position of the second if it ranks lower; return the order and the moves.
+    """Move the first of each pair up to the second's position if the first ranks lower; return the order and the moves.
 
     Args:
         order: Distinct items.
         pairs: Pairs of items that are in the order.
-        shown: Number of visible items; the second of a pair moves down to the last visible position at most, or to the
-            position directly after the first if that is lower.
+        shown: Number of visible items. The second of a moved pair takes the first's old position, or the last visible
+            position if that is higher, but always a position below the first.
     """
     placed = list(order)
     moves: list[tuple[T, T]] = []

@@ -62,7 +62,7 @@ def run_job_slice(job: Job) -> Step:
 def start_by_size() -> int:
     """Create a job for each tenant whose number of memories or storage requires a run (seed 004 §3.1).
 
-    A tenant has at most one such run a day; as any job, it waits while ingest is behind.
+    A tenant has at most one such run a day; like all jobs of the lane `maintain`, it may wait while ingest is behind.
 
     Returns:
         The number of created jobs.
@@ -198,7 +198,10 @@ def _find_groups(tenant_id: UUID, terms: RunTerms, marked: CandidateMarks | None
 def write_groups(
     tenant_id: UUID, groups: Sequence[Group], terms: RunTerms
 ) -> Iterator[tuple[list[SummarisedGroup], Sequence[Group]]]:
-    """Yield, for each transaction, the groups that it must change, with summaries, and all groups considered."""
+    """Yield batches of groups, one per transaction of the caller.
+
+    Each batch consists of the groups to change, with their summaries, and all groups considered.
+    """
     for batch in _pieces(groups):
         with database.tenant(tenant_id) as tx:
             _, plans = merge_plan.plan_groups(tx, tenant_id, batch, terms)

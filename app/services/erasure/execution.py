@@ -1,12 +1,12 @@
 """Delete an erasure's data from every store once its grace period is over, following a plan written beforehand.
 
 The watermark (`cut`) is the stream position up to which an erasure applies: data about its subject or thread accepted
-up to the watermark is erased or dropped, however late it is processed; data accepted after it belongs to a new subject.
+up to the watermark is erased or dropped, however late it is processed. The erasure doesn't cover data accepted later.
 Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
 final scan of every store finds no residue.
 
-A pass executes the plan once. An erasure under a legal hold needs another pass once the hold is released; the counts in
-the plan and in the executed steps then cover all passes.
+A pass executes the plan once. Another pass follows if the final scan finds residue, or when a legal hold that delayed
+the erasure is released; the counts in the plan and in the executed steps then cover all passes.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
     """Set the watermark and start the erasure; it can't be cancelled afterwards."""
     if is_tenant:
         closed_tenants.close(tenant_id)  # from here on, nothing is accepted after the watermark
-    # Read the watermark before taking the lock: each worker that stores data accepted up to the watermark has then
-    # either committed already, or sees the tombstone.
+    # Read the watermark before taking the lock: once this transaction has the lock, each worker that stores data
+    # accepted up to the watermark either has committed already or will see the tombstone.
     # Unless a tenant is deleted, take a new position, so that the erasure covers delayed writes accepted until now.
     cut = stream_position.stream_end(tenant_id) if is_tenant else stream_position.take_position(tenant_id)
     with database.tenant(tenant_id) as tx:
@@ -149,7 +149,7 @@ def _start(tenant_id: UUID, erasure_id: UUID, *, is_tenant: bool = False) -> Ste
             return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
         if erasure.status == "running":  # another worker was quicker
             return Step(0, {}, finished=False)
-        cut = erasure.cut or cut  # a held erasure retains its watermark: data accepted later belongs to a new subject
+        cut = erasure.cut or cut  # a held erasure retains its watermark: it doesn't cover data accepted later
         tombstones.add(tx, tenant_id, erasure_id, _digests(tx, tenant_id, erasure), cut)
         now = database.now(tx)
         report = None if erasure.report is None else {**erasure.report, "resumed_at": now}
@@ -305,7 +305,7 @@ def _verify(tenant_id: UUID, erasure: Erasure, tries: int) -> Step:
             return Step(0, {}, finished=False)
         held_ids = _held_ids(tx, tenant_id, erasure)
         erased_ids = sorted(set(ids).difference(held_ids))
-        request_backup.remove(tx, tenant_id, erasure.erasure_id)  # an earlier pass wrote it, with the subject's name
+        request_backup.remove(tx, tenant_id, erasure.erasure_id)  # backup by an earlier pass: it can contain a name
         residue_counts = counts | _count_residue(tx, tenant_id, erasure, erased_ids, shared)
         planned, executed = [each["step"] for each in erasure.plan or ()], [each["step"] for each in erasure.executed]
         has_residue = sum(residue_counts.values()) > 0
@@ -394,6 +394,6 @@ def _hold(tx: database.Transaction, tenant_id: UUID, erasure: Erasure, held: lis
     rewrite_by = schedule_rewrites(tx, tenant_id, [erasure], now)
     dates: dict[str, Any] = {"finished_at": now, "rewrite_by": rewrite_by, "rewritten_at": None, "residue": 0}
     requests.set_fields(tx, tenant_id, erasure.erasure_id, status="held", report=reports[erasure.erasure_id], **dates)
-    if not names(erasure):  # a complete subject or thread needs no backup: the ledger contains its digest
+    if not names(erasure):  # an erasure of a whole subject or thread needs no copy: the ledger contains its digest
         request_backup.add_held(tx, tenant_id, erasure.erasure_id)
     return Step(0, {}, finished=True, notes=(f"{len(held)} memories are under legal hold",))

@@ -31,7 +31,7 @@ from app.store.jobs import jobs
 from app.store.privacy import anonymisation, audit_entries, deadlines, hold_changes, request_log
 
 SEGMENTS_WITHIN: Final = timedelta(days=2)
-"""Period after the erasure's end for rewriting the cold storage segments with erased records: two nightly runs."""
+"""Period after the erasure's end for rewriting cold storage segments that contain erased records: two nightly runs."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
 """Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
 _CASE_GROUND: Final = "proof that the request was answered"
@@ -252,7 +252,7 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
     erasure = get(tenant_id, erasure_id)
     if erasure.report is None:
         state = f"in grace until {erasure.erase_after:%Y-%m-%d}" if erasure.status == "grace" else erasure.status
-        raise Conflict(f"this erasure is {state}: its report is written when it is finished")
+        raise Conflict(f"this erasure is {state}: an erasure has a report only after erasing has finished")
     with database.tenant(tenant_id) as tx:
         waiting_segments = set(deadlines.to_rewrite(tx, tenant_id))
         logged = request_log.get(tx, tenant_id, erasure_id)

@@ -80,7 +80,7 @@ def read_options(given: NewErasure) -> ErasureOptions:
     """Return the parameters of a requested erasure.
 
     Raises:
-        Invalid: The conditions are invalid, or the report can't retain one of the texts in the request.
+        Invalid: Conditions are invalid, the legal basis doesn't fit the law, or a retained text names the subject.
     """
     check_case_details(given)
     return ErasureOptions(

@@ -2,8 +2,8 @@
 
 Redis and PostgreSQL store the same mark (`app.domain.ingest.redis_identity`). A new installation writes the mark
 into a Redis without a mark; afterwards, connections to a Redis without this mark are refused, so requests get a 503
-until an operator decides. Each API process also writes its accepted requests to
-PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests need no further
+until the right Redis is back, or an operator accepts the current one. Each API process also writes its accepted
+requests to PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests need no further
 check, requests still in the stream are checked again, and requests that two checks find in neither place are recorded
 as a gap. If an API process and Redis are killed together, requests accepted in the last second have no witness row, so
 these checks can't detect their loss.

@@ -133,7 +133,7 @@ def run(tenant_id: UUID, task: str, as_of: datetime | None = None, actor: str = 
 
     Raises:
         NotFound: The tenant has no such schedule.
-        Conflict: A job of this kind that the schedule didn't start is in progress.
+        Conflict: A job of this kind that isn't a run of the schedule is in progress.
         Invalid: `as_of` is in the future.
     """
     parameters = queue.evaluation_parameters(as_of)

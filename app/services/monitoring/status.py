@@ -64,7 +64,7 @@ class Status:
         findings: Problems and warnings, problems first.
         passed: Findings of the probes that found no problem.
         lanes: Backlog by lane; empty if it can't be read.
-        silent: Seconds since the last heartbeat of each lane's worker.
+        silent: Seconds since the last heartbeat, by lane or "beat"; None if there was none.
         stuck: Processes of the workers that make no progress.
         restarts: Restarts of the last hour by lane or "beat"; processes without restarts are omitted.
         rates: Inflow and outflow by lane; empty unless the state covers all tenants.
@@ -85,7 +85,7 @@ class Status:
     restarts: dict[str, Restarts] = field(default_factory=dict)
 
     def is_silent(self, lane: str) -> bool:
-        """Return whether the lane's worker is overdue for a heartbeat."""
+        """Return whether the last heartbeat of the lane's worker is too old; False if there was none."""
         return (self.silent.get(lane) or 0) >= health_findings.SILENT_SECONDS
 
     def stuck_seconds(self, lane: str) -> float:

@@ -88,7 +88,7 @@ def preview_hold(tenant_id: UUID, meant: Scope, reason: str | None = None) -> Ho
 
 
 list_holds = database.in_tenant(holds.list_holds)
-"""Return a page of holds, latest first, after the given placement time and id; see `store.privacy.holds.list_holds`."""
+"""Return a page of holds, latest first, that begins after the hold with the given placement time and id."""
 
 
 def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts, WaitingErasures]:

@@ -2,8 +2,8 @@
 
 Within the block of `memory_write`, the caller reads and writes rows through the store and reports to the unit of work
 which memories it inserts, updates, moves and deletes. At the end of the block, the unit of work marks summaries of
-changed sources as stale, hides memories that now match an open erasure or a quarantine, queues enrichment work, adds to
-the tenant's counts, its counters of tier moves and its feed of changes, and appends to the audit log. If the block
+changed memories as stale, hides memories that now match an open erasure or a quarantine, queues enrichment work, adds
+to the tenant's counts, its counters of tier moves and its feed of changes, and appends to the audit log. If the block
 raises an error, nothing is written.
 
 Transactions that only recompute columns of `memory_state` (sweep, rebase, index stage) need no unit of work.
@@ -207,8 +207,8 @@ class MemoryWrite:
     def measure(self, memory_ids: Sequence[UUID]) -> None:
         """Count these memories before and after the rest of the block, and add the difference to the tenant's counts.
 
-        Call this before writing memories if the block can't compute the difference itself. If a memory doesn't exist
-        yet, the difference is its count at the end. Later calls for the same memory have no effect.
+        Call this before writing memories if the block can't compute the difference itself. A memory that doesn't
+        exist yet counts as 0 at the time of the call. Later calls for the same memory have no effect.
         """
         new = [memory_id for memory_id in memory_ids if memory_id not in self._measured]
         self._counts = self._counts.less(tenant_counts.count_memories(self.tx, self.tenant_id, new))

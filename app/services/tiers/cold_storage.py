@@ -229,7 +229,7 @@ def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], un
 
 
 def _cold_tiers(_: StoredStates, standing: TierFacts, decision: Decision) -> tuple[Tiers, Tiers]:
-    """Return the tiers before and after the work, which moves memories only for decay, and none below cold storage.
+    """Return the tiers before and after the work: only decay causes moves, and no memory moves below cold storage.
 
     Memories that expire or are to be erased aren't copied to cold storage before their deletion.
     """
@@ -245,9 +245,9 @@ preview_cold = partial(dry_run.preview_moves, WORK)
 
 
 def clean_segments(tenant_id: UUID) -> int:
-    """Drop segments that were never finished, and delete the objects of dropped segments.
+    """Drop segments that aren't finished, and delete the objects of dropped segments.
 
-    If a process is still writing such a segment, its transaction fails with `SegmentLost` and changes nothing.
+    If a process is still writing one of these segments, its transaction fails with `SegmentLost` and changes nothing.
 
     Returns:
         The number of objects deleted.
@@ -263,7 +263,7 @@ def clean_segments(tenant_id: UUID) -> int:
 
 
 def delete(tenant_id: UUID, dropped: Sequence[tuple[UUID, str]]) -> int:
-    """Delete the objects of dropped segments, then their manifest entries. Return the number of segments."""
+    """Delete the objects of dropped segments, then the segments' rows in PostgreSQL. Return the number of segments."""
     if not dropped:
         return 0
     store = cold_store()

@@ -144,9 +144,9 @@ def _count_opening(*_: object) -> None:
 
 
 def now(tx: Connection) -> datetime:
-    """Return the database's current time, which is authoritative.
+    """Return the transaction's simulated time, or else the database's current time, which is authoritative.
 
-    It uses `clock_timestamp()`, so time spent waiting for locks is included.
+    The database's time is `clock_timestamp()`, so time spent waiting for locks is included.
     """
     moment: datetime = simulated_now(tx) or tx.execute(text("SELECT clock_timestamp()")).scalar_one()
     return moment
@@ -159,7 +159,7 @@ def initial_settings(tx: Connection) -> str:
 
 
 def simulated_now(tx: Connection) -> datetime | None:
-    """Return the simulated time of this transaction, or None if its tenant isn't simulated."""
+    """Return the simulated time of this transaction, or None if it was opened without one (see `at`)."""
     moment: datetime | None = tx.get_execution_options().get(_SIMULATED)
     return moment
 
@@ -192,7 +192,7 @@ def is_locked_out(error: BaseException) -> bool:
 
 
 def is_too_slow(error: BaseException) -> bool:
-    """Return True if PostgreSQL cancelled the statement because it exceeded `EBBING_STATEMENT_TIMEOUT_SECONDS`."""
+    """Return True if PostgreSQL cancelled the statement, as it does after `EBBING_STATEMENT_TIMEOUT_SECONDS`."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, psycopg.errors.QueryCanceled)
 

@@ -101,7 +101,7 @@ def test_a_key_that_held_data_needs_is_retained_in_words(api: Api) -> None:
     text = read_page(api, erasure_id)
     assert "1 encryption key of this person: retained (section 4)" in text
     assert "It is retained, because records that have not been erased still need it" in text
-    assert "1 memory under legal hold (section 4). This person's encryption key also remains (section 4)." in text
+    assert "1 memory under legal hold (section 4). This person's encryption key is retained (section 4)." in text
     assert "the person's encryption key destroyed 1 0 1 0" in text
     release_hold(api, hold)
     text = read_page(api, erasure_id)
