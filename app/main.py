@@ -188,6 +188,7 @@ def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, acce
 async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:
     """Write witness rows of accepted requests about once a second, and once at shutdown; never interrupt a write."""
     while not is_ending.is_set():
+        await run_in_threadpool(accepted.write)
         with suppress(TimeoutError):
             await asyncio.wait_for(is_ending.wait(), witness.EVERY_SECONDS)
-        await run_in_threadpool(accepted.write)
+    await run_in_threadpool(accepted.write)

@@ -11,6 +11,8 @@ def list_tasks(pool: Any) -> dict[int, int | None]:
     A task counts from when it is sent to the process, because a process that hangs never accepts it.
     """
     processes = pool._pool  # noqa: SLF001 - no public attribute has it
+    if processes is None:  # Celery is stopping or restarting the pool
+        return {}
     tasks: dict[int, int | None] = {process.pid: None for process in processes._pool}  # noqa: SLF001
     for number, job in list(processes._cache.items()):  # noqa: SLF001
         process = job._write_to or job._scheduled_for  # noqa: SLF001

@@ -20,6 +20,7 @@ from app.clients.redis.connection import (
 )
 from app.domain.ingest.envelope import Envelope, MalformedEnvelope, decode_envelope
 from app.domain.ingest.ids import extract_base, extract_unix_ms
+from app.domain.ingest.redis_identity import TAIL_MS, Mark
 
 # Tolerated difference between an API host's clock and Redis's when a pending memory is looked up by its id.
 CLOCK_SLACK_MS = 10_000
@@ -101,9 +102,14 @@ class Backlog:
         pairs = zip(tenant_ids, ids[::2], ids[1::2], strict=True)
         return {tenant_id: (first, last) for tenant_id, first, last in pairs if first}
 
-    def beat(self) -> int:
-        """Set `beat` of the mark (see `connection_check`) to Redis's clock; return it in milliseconds since 1970."""
-        return int(cast("bytes", self._client.eval(script("beat"), 1, QUEUE)))
+    def beat(self, expected: Mark) -> int | None:
+        """Set `beat` of the mark (see `connection_check`) to Redis's clock; return it in milliseconds since 1970.
+
+        If Redis has another epoch than expected, or its beat is more than `TAIL_MS` behind the expected beat, change
+        nothing and return None.
+        """
+        beat = self._client.eval(script("beat"), 1, QUEUE, expected.epoch or "", expected.beat - TAIL_MS)
+        return None if beat is None else int(cast("bytes", beat))
 
     def now_ms(self) -> int:
         """Return Redis's clock, in milliseconds since 1970."""

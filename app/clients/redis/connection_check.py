@@ -1,9 +1,10 @@
 """Verify on every new connection that this installation has written to this Redis before.
 
-Redis holds a mark: the installation's epoch, and the time of the last witnessed acceptance (`beat`). A Redis that was
-emptied has no mark, the Redis of another installation has another epoch, and an older copy has an older beat. The rules
-are in `app.domain.ingest.redis_identity`. The process registers the check with `verify_connections`, because the
-expected mark is in PostgreSQL. Without a registered check, connections aren't verified.
+Redis holds a mark: the installation's epoch, and a time (`beat`) that accepted requests and idle API processes
+advance. A Redis that was emptied has no mark, the Redis of another installation has another epoch, and an older copy
+has an older beat. The rules are in `app.domain.ingest.redis_identity`. The process registers the check with
+`verify_connections`, because the expected mark is in PostgreSQL. Without a registered check, connections aren't
+verified.
 """
 
 from __future__ import annotations

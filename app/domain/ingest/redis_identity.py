@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TAIL_MS: Final = 10_000
-"""Maximum lag of an accepted Redis behind the last witnessed acceptance, in milliseconds."""
+"""Maximum lag of an accepted Redis's beat behind the installation's beat, in milliseconds."""
 
 REMEDY: Final = "check EBBING_REDIS_URL; to accept this Redis, run `ebbing queue accept`"
 
@@ -22,7 +22,8 @@ class Mark:
 
     Attributes:
         epoch: Random identifier, written when the installation first used this Redis; None without a mark.
-        beat: Redis's time of the last witnessed acceptance, in milliseconds since 1970; 0 before the first.
+        beat: Redis's time of the last witnessed acceptance, in milliseconds since 1970; 0 before the first. Beats
+            without requests advance it in Redis only (see `services.ingest.witness`).
     """
 
     epoch: str | None

@@ -11,7 +11,8 @@ these checks can't detect their loss.
 The mark contains a random identifier, `epoch`, and a time, `beat`. Accepted requests advance `beat` in both stores;
 while no requests arrive, each API process advances it in Redis only. Without these idle beats, Redis could be refused
 as an older copy after it lost its last second of data: if that second contained the first request after an hour,
-Redis's `beat` would be an hour older than PostgreSQL's.
+Redis's `beat` would be an hour older than PostgreSQL's. No beat advances the mark of an older copy, not even if it was
+connected while PostgreSQL was unreachable.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, cast
 from uuid import UUID
 
@@ -96,31 +98,40 @@ class Witness:
     def write(self) -> None:
         """Write the remembered requests to PostgreSQL, and advance the mark's beat in both stores.
 
-        Without requests, advance only Redis's beat, every `IDLE_BEAT_SECONDS`. Failures are logged. Up to `PENDING_MAX`
-        unwritten requests remain remembered for the next call.
+        Without requests, advance only Redis's beat, every `IDLE_BEAT_SECONDS`, or in the next call if that failed.
+        Failures are logged if there are requests. Up to `PENDING_MAX` unwritten requests remain remembered for the next
+        call.
         """
         requests = [self._pending.popleft() for _ in range(len(self._pending))]
-        if not requests and time.monotonic() < self._beat_due:
-            return
-        beat = None
-        self._beat_due = time.monotonic() + IDLE_BEAT_SECONDS
-        try:
-            beat = backlog().beat()
-        except RedisError as error:
-            log.warning("redis_away", error=type(error).__name__)
         if not requests:
+            if time.monotonic() >= self._beat_due:
+                with suppress(RedisError, database.DatabaseError):  # the probes report an unreachable store
+                    self._beat()
             return
         try:
             with database.drain() as tx:
                 witness.add(tx, requests)
-            if beat is not None:
-                with database.shared() as tx:
-                    witness.advance_beat(tx, beat)
         except database.DatabaseError as error:
             log.warning("acceptance_not_witnessed", requests=len(requests), error=type(error).__name__)
             self._pending.extendleft(reversed(requests))
             for _ in range(len(self._pending) - PENDING_MAX):
                 self._pending.popleft()
+            return
+        try:
+            if (beat := self._beat()) is not None:
+                with database.shared() as tx:
+                    witness.advance_beat(tx, beat)
+        except (RedisError, database.DatabaseError) as error:
+            log.warning("beat_failed", error=type(error).__name__)
+
+    def _beat(self) -> int | None:
+        """Advance Redis's beat and return it; return None if `diagnose` would refuse this Redis."""
+        with database.shared() as tx:
+            expected = witness.read_expected(tx)
+        beat = backlog().beat(expected.mark)
+        if beat is not None:
+            self._beat_due = time.monotonic() + IDLE_BEAT_SECONDS
+        return beat
 
 
 def find_gaps() -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from app.clients.redis import stream
 from app.clients.redis.connection import QUEUE, connect
 from app.clients.redis.connection_check import QueueReplaced, verify_connections
 from app.services.ingest import drain, witness
 from app.services.ingest.witness import Witness
+from app.store.core import database
 from tests.service import Service
 from tests.services.ingest.test_witness import accept
 
@@ -115,6 +118,37 @@ def test_beats_without_requests_are_rare(guarded: Service) -> None:
     guarded.redis.hset(QUEUE, "beat", first - 60_000)
     accepted.write()
     assert beats(guarded) == (0, first - 60_000)
+
+
+@pytest.mark.parametrize("requests", [0, 1])
+def test_no_beat_makes_an_older_copy_look_current(guarded: Service, requests: int) -> None:
+    """The older copy was connected while PostgreSQL was unreachable, so its mark hasn't been compared yet."""
+    reconnect()
+    tenant = guarded.tenant()
+    accept(guarded, Witness(), tenant.tenant_id)
+    expected, found = beats(guarded)
+    guarded.redis.hset(QUEUE, "beat", found - 3_600_000)
+    idle_or_busy = Witness()
+    for _ in range(requests):
+        idle_or_busy.remember(tenant.tenant_id, bytes(16), 2, "1-1")
+    idle_or_busy.write()
+    assert beats(guarded) == (expected, found - 3_600_000)
+    stream.close()
+    with pytest.raises(QueueReplaced, match="older copy"):
+        stream.client().ping()
+
+
+def test_an_idle_beat_that_failed_is_repeated_by_the_next_call(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconnect()
+    accepted = Witness()
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "shared", Mock(side_effect=OperationalError("SELECT 1", None, Exception())))
+        accepted.write()
+    assert beats(guarded) == (0, 0)
+    accepted.write()
+    assert beats(guarded)[1] > 0
 
 
 def test_a_database_restored_from_a_backup_accepts_the_redis_that_went_on(guarded: Service) -> None:
