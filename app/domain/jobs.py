@@ -45,7 +45,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = RIGHTS_KINDS | {
 }
 """All kinds of jobs, each with the row counts that it exports as metrics in addition to `done`."""
 
-EXAMINING: Final = ("promote", "sweep")
+EXAMINING: Final = ("promote", "sweep", "consolidate")
 """Steps of the night whose own count is that of the memories examined, whether or not they were changed."""
 RESULTS: Final = frozenset({"promote.promoted"})
 """Counts of the night that are shown even if they are 0: without them, examined memories look like changed ones."""

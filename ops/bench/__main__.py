@@ -87,9 +87,9 @@ def main(arguments: list[str]) -> int:
     finally:  # also the figures measured before a failure
         # In a file or a pipe, lines have a fixed width.
         show(figures, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 220))
-        if wanted.json:
-            document = result(figures, plan, time.monotonic() - started)
-            wanted.json.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if wanted.json:
+        document = result(figures, plan, time.monotonic() - started)
+        wanted.json.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

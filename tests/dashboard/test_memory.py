@@ -86,7 +86,7 @@ def test_its_curve_has_past_and_future_levels_and_events(api: Api, visit: Visit)
     [
         ({"salience": 0.95}, "protected by salience after the grace period: never leaves the active tier"),
         ({"salience": 0.01, "tags": ["promise"]}, "protected permanently: never leaves the active tier"),
-        ({"salience": 0.01, "kind": "system"}, "protected by its grace period: never leaves the active tier"),
+        ({"salience": 0.01, "kind": "system"}, "protected by its kind or importance: never leaves the active tier"),
     ],
     ids=["salience", "tag", "kind"],
 )

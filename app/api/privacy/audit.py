@@ -36,8 +36,9 @@ def page(
     `digest` is the SHA-256 over the distinct affected ids, as 16 bytes each in numeric order. `subject` is a keyed
     digest, equal for equal subjects. The parameter `subject` is a plain name, of which the service computes the
     digest; `subject_digests` then states the name's digests in the audit log and in the list of erasures, which have
-    different keys. The report of an erasure states the same digests. `target` selects the entries whose details
-    contain an ID, such as that of a request, erasure, export or legal hold; `seq` selects one entry.
+    different keys. The report of an erasure states the same digests. A proxy may log the plain name. `target` selects
+    the entries whose details contain an ID, such as that of a request, erasure, export or legal hold; `seq` selects one
+    entry.
     """
     words = {"action": action, "target": target}
     errors = [FieldError(name, _NO_WORD) for name, word in words.items() if word is not None and not is_word(word)]

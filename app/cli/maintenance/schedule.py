@@ -122,7 +122,8 @@ def run(
         did = sorted((what, count) for what, count in ended["counts"].items() if count or what in RESULTS)
         print_table(["step", "processed"], did, right=["processed"])
         if any(step in ended["counts"] for step in EXAMINING):
-            typer.echo(f"{' and '.join(EXAMINING)} count examined memories, whether or not they were changed.")
+            steps = f"{', '.join(EXAMINING[:-1])} and {EXAMINING[-1]}"
+            typer.echo(f"{steps} count examined memories, whether or not they were changed.")
     if ended is not None and ended["status"] != "done":
         raise typer.Exit(Code.FAILED)
 

@@ -125,7 +125,8 @@ def describe_protection(explained: TierExplanation) -> str:
     found, tier = explained.lasting, explained.verdict.tier
     if found is not None and found.rule in _PROTECTIONS:
         later = " after the grace period" if explained.verdict.rule == "grace" != found.rule else ""
-        return f"{_PROTECTIONS[found.rule]}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
+        label = _LASTING_GRACE if found.rule == "grace" else _PROTECTIONS[found.rule]
+        return f"{label}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
     if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
         until = f"it stays in the {tier} tier until {explained.change_at:%Y-%m-%d}"
         return f"{_PROTECTIONS[explained.verdict.rule]} for now; {until}"
@@ -141,6 +142,8 @@ _PROTECTIONS: Final = {
     "keep_chance": "protected by its keep chance",
 }
 """Labels of the rules that protect a memory from decay."""
+_LASTING_GRACE: Final = "protected by its kind or importance"
+"""Label of the rule `grace` where it doesn't end: a grace period would (see `Protection`)."""
 _PROTECTED_UNTIL: Final = {"hold": "until its release, it stays in", "promoted": "until it is demoted, it stays in"}
 
 

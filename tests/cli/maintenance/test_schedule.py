@@ -49,7 +49,7 @@ def test_it_is_run_and_waited_for(cli: Cli, api: Stub, pauses: list[float]) -> N
     assert "night: done, 14 processed" in done.out
     counts = [line.split() for line in done.out.splitlines()][-4:-1]
     assert counts == [["promote", "7"], ["promote.promoted", "0"], ["sweep", "7"]]
-    assert "promote and sweep count examined memories" in done.out
+    assert "promote, sweep and consolidate count examined memories" in done.out
     shown = [line.split() for line in cli("jobs", "show", "j1").out.splitlines() if line.startswith("  ")]
     assert shown == counts, "by name, and without zeros that say nothing"
     api.replies["GET /v1/jobs/j1"] = Reply(200, job | {"status": "failed"})
