@@ -42,3 +42,26 @@ def test_a_job_that_may_start_later_waits_on(service: Service) -> None:
     service.rows("UPDATE jobs SET claim = NULL, not_before = %s, claimed_until = %s", later, later)
     assert queue.end_overlong_leases_and_send() == 0
     assert service.one("SELECT claimed_until = not_before FROM jobs")
+
+
+def test_a_lease_on_a_job_that_was_to_start_later_ends(service: Service, sent: list[UUID]) -> None:
+    """The clock was set back by two hours while the job ran, so its start lies in the future again."""
+    job_id = queue.create(service.tenant().tenant_id, "sweep", {})
+    service.rows("""
+        UPDATE jobs SET status = 'running', attempts = 1, not_before = now() + interval '2 hours',
+          claimed_until = now() + interval '2 hours 22 seconds'
+    """)
+    assert queue.end_overlong_leases_and_send() == 1
+    assert sent == [job_id, job_id]
+
+
+def test_a_job_that_was_sent_but_not_started_waits_for_its_start_again(service: Service, sent: list[UUID]) -> None:
+    """Otherwise its claim would count among the jobs under way, of which there is a limit."""
+    queue.create(service.tenant().tenant_id, "sweep", {})
+    service.rows("""
+        UPDATE jobs SET not_before = now() + interval '2 hours', claimed_until = now() + interval '2 hours 22 seconds'
+    """)
+    sent.clear()
+    assert queue.end_overlong_leases_and_send() == 0
+    assert sent == []
+    assert service.one("SELECT claim IS NULL AND claimed_until = not_before FROM jobs")
