@@ -226,9 +226,11 @@ def _print_names(found: dict[str, Any]) -> None:
     if waiting := [each for each in listed if each.get("decision") is None]:
         text = f"{count_of(len(waiting), 'text', 'texts')} of operators may mention the subject by a part of the name"
         typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
-    if len(waiting) < len(listed):
-        text = f"{count_of(len(listed) - len(waiting), 'text', 'texts')} with a part of the name reviewed"
+    if reviewed := [each for each in listed if each.get("decision") in ("redact", "keep")]:
+        text = f"{count_of(len(reviewed), 'text', 'texts')} with a part of the name reviewed"
         typer.echo(f"{text}; `ebbing privacy mentions {plain(found['erasure_id'])}` lists the decisions")
+    if gone := [each for each in listed if each.get("decision") == "gone"]:
+        typer.echo(f"{count_of(len(gone), 'text', 'texts')} with a part of the name replaced or deleted since")
     for other in (found.get("same_case") or {}).get("erasures", ()):
         shown, state = plain(other["erasure_id"]), describe_status(other["status"])
         if "memories" in other:  # absent from servers of the version before

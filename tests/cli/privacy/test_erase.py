@@ -254,14 +254,23 @@ def test_a_report_lists_nothing_that_a_released_hold_no_longer_retains(cli: Cli,
 
 
 def test_a_report_counts_texts_to_review_and_names_other_erasures_of_the_case(cli: Cli, api: Stub) -> None:
-    texts = [{"decision": decision} for decision in ("redact", None, "keep")]
+    texts = [{"decision": decision} for decision in ("redact", None, "keep", "gone")]
     other = {"erasure_id": "e2", "status": "verified", "erase_after": "2026-03-14T11:00:00Z", "memories": 3}
     more = {"erasure_id": "e1", "mentions": {"texts": texts, "more": 0}, "same_case": {"at": "x", "erasures": [other]}}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
     assert "1 text of operators may mention the subject by a part of the name: review with" in shown
     assert "2 texts with a part of the name reviewed" in shown
+    assert "1 text with a part of the name replaced or deleted since" in shown
     assert "another erasure with the same case reference: e2 (verified, 3 memories in scope)" in shown
+
+
+def test_a_text_that_is_gone_is_not_reviewed(cli: Cli, api: Stub) -> None:
+    more = {"erasure_id": "e1", "mentions": {"texts": [{"decision": "gone"}], "more": 0}}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
+    shown = cli("privacy", "report", "e1").out
+    assert "1 text with a part of the name replaced or deleted since" in shown
+    assert "review" not in shown
 
 
 def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:
