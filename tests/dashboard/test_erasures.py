@@ -323,3 +323,21 @@ def test_texts_that_may_mention_the_person_are_reviewed(api: Api, visit: Visit) 
     assert "kept Reason of an action on the dashboard Chen Li" in text
     assert visitor.send(f"{place}/mentions", {"decision": "keep", "number": "x"}).status_code == 422
     assert "not reviewed" not in text
+
+
+def test_a_text_that_another_erasure_replaced_does_not_await_a_review(api: Api, visit: Visit) -> None:
+    api.remember({"text": "tea", "subject": "Mei Chen"}, {"text": "tea", "subject": "Chen Li"})
+    tenant_id = api.tenant.tenant_id
+    for reason in ("call from Chen Li", "Chen Li, again"):
+        operator_log.record_action(tenant_id, "key", "run", "night", reason)
+    asked = [ErasureOptions(Scope(subject=subject), "gdpr", 0) for subject in ("Mei Chen", "Chen Li")]
+    which = requests.request(tenant_id, asked[0], "k").erasure_id
+    worked(api.service)
+    visitor, place = visit(), f"/privacy/erasures/{which}"
+    visitor.act(f"{place}/mentions", {"decision": "keep", "number": "1"})
+    requests.request(tenant_id, asked[1], "k")
+    worked(api.service)
+    text = said(visitor.page(place))
+    gone = "replaced or deleted since Reason of an action on the dashboard The text was removed."
+    assert text.count(gone) == 2
+    assert "not reviewed" not in text

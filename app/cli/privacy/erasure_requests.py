@@ -210,29 +210,38 @@ def describe_case(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _print_names(found: dict[str, Any]) -> None:
-    """Print what may still name the person (operators' texts, other spellings), and open erasures of the same case."""
+    """Print what may still name the person (operators' texts, other spellings), and the other erasures of the case."""
     if found.get("texts_redacted"):
         redacted = count_of(found["texts_redacted"], "text", "texts")
         verb = "was" if found["texts_redacted"] == 1 else "were"
         typer.echo(f"{redacted} of operators named the subject and {verb} redacted")
     if similar := (found.get("similar_names") or {}).get("memories"):
         typer.echo(f"{count_memories(similar)} stored under another spelling of the name, not part of this erasure")
-    for each in (found.get("similar_names") or {}).get("hidden_by", ()):
+    hidden_by = (found.get("similar_names") or {}).get("hidden_by", ())
+    for each in hidden_by:
         state = "quarantine" if each["status"] == "quarantine" else f"erasure, {describe_status(each['status'])}"
         state += f", can be cancelled until {format_minute(each['erase_after'])}" if each["status"] == "grace" else ""
         count = count_memories(each["memories"])
         typer.echo(f"{count} under another spelling of the name hidden by {plain(each['id'])} ({state})")
+    if more := (found.get("similar_names") or {}).get("hidden", 0) - sum(each["memories"] for each in hidden_by):
+        further = count_of(more, "further memory", "further memories")
+        typer.echo(f"{further} under another spelling of the name hidden by other erasures or quarantines")
     listed = (found.get("mentions") or {}).get("texts", ())
     if waiting := [each for each in listed if each.get("decision") is None]:
         text = f"{count_of(len(waiting), 'text', 'texts')} of operators may mention the subject by a part of the name"
         typer.echo(f"{text}: review with `ebbing privacy mentions {plain(found['erasure_id'])}`")
-    if len(waiting) < len(listed):
-        text = f"{count_of(len(listed) - len(waiting), 'text', 'texts')} with a part of the name reviewed"
+    if reviewed := [each for each in listed if each.get("decision") in ("redact", "keep")]:
+        text = f"{count_of(len(reviewed), 'text', 'texts')} with a part of the name reviewed"
         typer.echo(f"{text}; `ebbing privacy mentions {plain(found['erasure_id'])}` lists the decisions")
+    if gone := [each for each in listed if each.get("decision") == "gone"]:
+        typer.echo(f"{count_of(len(gone), 'text', 'texts')} with a part of the name replaced or deleted since")
     for other in (found.get("same_case") or {}).get("erasures", ()):
         shown, state = plain(other["erasure_id"]), describe_status(other["status"])
         if "memories" in other:  # absent from servers of the version before
-            state = f"{state}, {count_memories(other['memories'])} in scope"
+            count = count_memories(other["memories"])
+            is_cancelled = other["status"] == "cancelled"
+            rest = "hidden when it was entered; nothing was erased by it" if is_cancelled else "in scope"
+            state = f"{state}, {count} {rest}"
         typer.echo(f"another erasure with the same case reference: {shown} ({state})")
 
 

@@ -26,10 +26,13 @@ NAMED: Final = (
 REDACTED: Final = "Text removed: it contained the name of a person whose data was erased."
 """Replacement of a retained text that contains an erased person's name."""
 CLEARED: Final = "erased"
-"""Replacement of the name in a released legal hold on an erased person or conversation."""
+"""Replacement of the name in a released legal hold on an erased person or conversation.
+
+It also replaces the reasons of a hold on an erased conversation.
+"""
 
 REPLACEMENTS: Final = (REDACTED, CLEARED)
-"""Texts that replaced others because of an erased person's name."""
+"""Texts that replaced others because of an erasure."""
 
 Controller = Annotated[str, msgspec.Meta(min_length=1, max_length=CONTROLLER_MAX_CHARACTERS, pattern=_LINE)]
 CaseReference = Annotated[str, msgspec.Meta(min_length=1, max_length=CASE_REFERENCE_MAX_CHARACTERS, pattern=_LINE)]

@@ -94,18 +94,20 @@ class NameFinder:
     """Finds a person's names in texts, as whole words.
 
     Differences in case, Unicode form, accents, spaces and punctuation are ignored. Of a name that is an e-mail address,
-    the part before the @ is also found alone. Names of fewer than three letters and names of roles aren't looked for.
+    the part before the @ is also found alone. Names of fewer than three letters and names of roles aren't looked for,
+    unless `every` is set.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        """Prepare the names."""
-        forms = {form for name in names for form in _name_forms(name)}
-        self._unspaced = {form for form in forms if UNSPACED.search(form) and len(form) >= _UNSPACED_MIN}
-        self._names = {form for form in forms if len(form) >= PART_MIN} - self._unspaced
+    def __init__(self, names: Iterable[str], *, every: bool = False) -> None:
+        """Prepare the names. With `every`, short names and names of roles are looked for too."""
+        forms = {form for name in names for form in _name_forms(name, every=every)}
+        unspaced_min, least = (1, 1) if every else (_UNSPACED_MIN, PART_MIN)
+        self._unspaced = {form for form in forms if UNSPACED.search(form) and len(form) >= unspaced_min}
+        self._names = {form for form in forms if len(form) >= least} - self._unspaced
         self._longest = max(map(len, self._names), default=0)
 
     def __bool__(self) -> bool:
-        """Return True if any name is long enough to be looked for."""
+        """Return True if any name is looked for."""
         return bool(self._names or self._unspaced)
 
     def is_in(self, text: str) -> bool:
@@ -165,10 +167,10 @@ def remove_accents(text: str) -> str:
     return "".join(sign for sign in plain if not unicodedata.combining(sign))
 
 
-def _name_forms(name: str) -> Iterator[str]:
-    """Yield the letters of a name, and of the part of an e-mail address before the @."""
+def _name_forms(name: str, *, every: bool) -> Iterator[str]:
+    """Yield the letters of a name, and of the part of an e-mail address before the @; a role's only with `every`."""
     folded = fold_name(name)
-    if folded in ROLES:
+    if folded in ROLES and not every:
         return
     yield fold_letters(folded)
     if "@" in folded:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from app.domain.privacy.documents.report_counts import count_outcomes, count_retained
-from app.domain.privacy.erasure import scope_name
+from app.domain.privacy.erasure import is_whole, scope_name
 from app.domain.privacy.erasure_passes import HELD, HoldDelay, add_pass, describe_delays, read_delays
 from app.domain.privacy.legal_deadlines import Law, confirmation_deadline
 from app.domain.privacy.requests import KEPT_MONTHS, PrivacyRequest
@@ -263,7 +263,8 @@ def read_report(tenant_id: UUID, erasure_id: UUID) -> dict[str, Any]:
         authors = recipients.hold_authors(tx, tenant_id, hold_ids) if hold_ids else []
         changes = hold_changes.list_changes(tx, tenant_id, hold_ids) if hold_ids else []
         report = retained_texts.mark_gone(tx, tenant_id, erasure.report)
-        texts = operator_texts.list_texts(report, authors, changes, logged)
+        thread = erasure.scope.thread if is_whole(erasure.scope, "thread") else None  # None once completed
+        texts = operator_texts.list_texts(report, authors, changes, logged, thread)
         others = same_case.list_others(tx, tenant_id, erasure.case_reference, erasure_id)
         now = database.now(tx)
     planned_segments = {UUID(segment_id) for step in erasure.plan or () for segment_id in step.get("segments", ())}

@@ -309,6 +309,7 @@ def write_letter(tenant_id: UUID, request_id: UUID, letter: LetterKind, *, as_pa
     facts = ErasureFacts(
         erasure is not None,
         erasure is not None and erasure.status == "verified" and found_nothing({**report, "status": erasure.status}),
+        report.get("scope") == "subject",
         count_similar(report) + count_similar_hidden(report),
         count_reviews(report).open,
         [OpenErasure(*each) for each in others],

@@ -84,14 +84,15 @@ def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> l
     """Return the retained texts that contain a name of the erased person; none unless the erasure covers a person.
 
     A text with the name as another stored subject is spelled, but not as the erased person is, is omitted:
-    `find_possible` lists it. In a reason of a released hold on the person, a part of the name counts as the name.
+    `find_possible` lists it. In a reason of a released hold on the person, a part of the name counts as the name, and
+    short names and names of roles are looked for too.
     """
     subject = _erased_subject(erasure)
     if subject is None:
         return []
     names_of_person = [subject, *(erasure.aliases or ())]
-    names = NameFinder(names_of_person)
-    if not names:
+    names, own = NameFinder(names_of_person), retained_texts.list_hold_texts(tx, tenant_id, subject)
+    if not names and not own:
         return []
     namesakes = subjects.find_namesakes(tx, tenant_id, subject)
     texts = [
@@ -99,11 +100,11 @@ def find_named(tx: database.Transaction, tenant_id: UUID, erasure: Erasure) -> l
         for each in retained_texts.list_texts(tx, tenant_id, erasure.erasure_id, subject, as_word(subject))
         if each.subject is None or not names.is_in(each.subject)  # omits a hold in force on this subject
     ]
-    own, finder = retained_texts.list_hold_texts(tx, tenant_id, subject), NamePartFinder(names_of_person)
+    whole, finder = NameFinder([subject], every=True), NamePartFinder(names_of_person)
     found = [
         each
         for each in texts
-        if (each.key in own and (names.is_in(each.text) or finder.find(each.text)))
+        if (each.key in own and (names.is_in(each.text) or whole.is_in(each.text) or finder.find(each.text)))
         or (names.is_in(each.text) and not _means_namesake(each.text, subject, namesakes))
     ]
     others = {each: names.misspellings(each.text) for each in texts if each not in found}

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.case_details import REPLACEMENTS
+from app.domain.privacy.case_details import CLEARED, REDACTED
 from app.domain.privacy.legal_hold import HoldGround
 from app.store.core.binary_arrays import Uuids, driver_connection
 from app.store.privacy.holds import HOLDS
@@ -67,6 +67,8 @@ class HoldAuthors(NamedTuple):
         ground: The legal ground now, which may have been added or corrected since a report was written.
         is_replaced: Whether the reason was replaced because of an erased person's name.
         is_release_replaced: Whether the reason of the release was replaced.
+        is_removed: Whether the reason was removed with the conditions of the hold.
+        thread: The conversation among the conditions of the hold.
     """
 
     hold_id: UUID
@@ -78,18 +80,20 @@ class HoldAuthors(NamedTuple):
     ground: HoldGround | None
     is_replaced: bool
     is_release_replaced: bool
+    is_removed: bool
+    thread: str | None
 
 
 def hold_authors(tx: Connection, tenant_id: UUID, hold_ids: Sequence[UUID]) -> list[HoldAuthors]:
     """Return who wrote the texts of these holds, in order of placement; unknown holds are omitted."""
-    values = {"tenant": tenant_id, "ids": Uuids(hold_ids), "replaced": list(REPLACEMENTS)}
+    values = {"tenant": tenant_id, "ids": Uuids(hold_ids), "replaced": REDACTED, "removed": CLEARED}
     rows = driver_connection(tx).execute(_HOLD_AUTHORS, values).fetchall()
     return [HoldAuthors(*row) for row in rows]
 
 
 _HOLD_AUTHORS: Final = """
 SELECT hold_id, placed_at, placed_by, released_at, released_by, coalesce(release_reason, '') <> '', ground,
-  reason = ANY (%(replaced)s), coalesce(release_reason = ANY (%(replaced)s), false)
+  reason = %(replaced)s, coalesce(release_reason = %(replaced)s, false), reason = %(removed)s, thread
 FROM holds
 WHERE tenant_id = %(tenant)s AND hold_id = ANY (%(ids)s) ORDER BY placed_at, hold_id
 """

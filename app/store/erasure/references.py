@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from app.domain.privacy.case_details import CLEARED, REDACTED
+from app.domain.privacy.case_details import CLEARED
 from app.domain.privacy.erasure import Named
 from app.domain.text.embedding_input import CONTEXT_TURNS
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
@@ -93,10 +93,10 @@ def count_records(
 def clear_records(tx: Connection, tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UUID]) -> int:
     """Redact names in finished jobs and released holds, and delete recorded searches limited to a subject or thread.
 
-    Finished jobs that contain the id of an erased memory are redacted too. A hold retains its dates, its reason and the
-    ids of memories that no longer exist; reasons that contain the name of an erased thread are replaced (those that
-    name an erased person are among the texts that `store.privacy.retained_texts` lists). Notes on identity checks that
-    contain the subject are deleted, as are the subject's retention periods.
+    Finished jobs that contain the id of an erased memory are redacted too. A hold retains its dates and the ids of
+    memories that no longer exist. The reasons of a hold on an erased thread are removed, because it isn't known whom
+    they may name; those of a hold on an erased person are among the texts that `store.privacy.retained_texts` lists.
+    Notes on identity checks that contain the subject are deleted, as are the subject's retention periods.
 
     Args:
         names: The completely erased subject or thread under the key `subject` or `thread`; empty if the erasure covers
@@ -119,14 +119,14 @@ UPDATE jobs SET parameters = '{{}}', state = '{{}}' WHERE job_id IN (SELECT job_
 _CLEAR_HOLDS: Final = f"""
 UPDATE holds SET subject = CASE WHEN subject IS NULL THEN NULL ELSE '{CLEARED}' END,
   thread = CASE WHEN thread IS NULL THEN NULL ELSE '{CLEARED}' END,
-  reason = CASE WHEN reason ~* %(thread_word)s::text THEN '{REDACTED}' ELSE reason END
+  reason = CASE WHEN thread = %(thread)s::text THEN '{CLEARED}' ELSE reason END
 WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS})
 """  # noqa: S608 - constants only
 
-# Earlier reasons of the holds that `_CLEAR_HOLDS` clears next.
+# Earlier reasons of the holds on a thread that `_CLEAR_HOLDS` clears next.
 _CLEAR_CHANGES: Final = f"""
-UPDATE hold_changes SET reason = '{REDACTED}'
-WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS}) AND reason ~* %(thread_word)s::text
+UPDATE hold_changes SET reason = '{CLEARED}'
+WHERE tenant_id = %(tenant)s AND hold_id IN (SELECT hold_id {_HOLDS} AND thread = %(thread)s::text)
 """  # noqa: S608 - constants only
 
 _CLEAR_SEARCHES: Final = f"DELETE {recorded_searches.NAMED}"
@@ -143,7 +143,6 @@ def _values(tenant_id: UUID, names: Mapping[Named, str], memory_ids: Sequence[UU
         "subject": names.get("subject"),
         "thread": names.get("thread"),
         "word": as_word(names["subject"]) if "subject" in names else None,
-        "thread_word": as_word(names["thread"]) if "thread" in names else None,
     }
 
 

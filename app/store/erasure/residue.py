@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection
 
-from app.domain.privacy.case_details import REDACTED
+from app.domain.privacy.case_details import CLEARED, REDACTED
 from app.domain.privacy.erasure import is_whole
 from app.domain.privacy.subject_names import sought_names
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_value
@@ -90,7 +90,7 @@ SELECT count(*) FROM (
   UNION ALL
   SELECT ground FROM anonymised WHERE tenant_id = %(tenant)s
 ) AS texts
-WHERE written <> '{REDACTED}' AND EXISTS (
+WHERE written NOT IN ('{REDACTED}', '{CLEARED}') AND EXISTS (
   SELECT FROM unnest(%(spellings)s::text[]) AS name
   WHERE strpos(' ' || lower(normalize(written, NFKC)) || ' ', ' ' || name || ' ') > 0)
 AND NOT (normalize(written, NFC) !~ %(exact)s::text AND EXISTS (

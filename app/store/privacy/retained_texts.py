@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from app.domain.ingest.roles import ROLES
-from app.domain.privacy.case_details import REDACTED
+from app.domain.privacy.case_details import REDACTED, REPLACEMENTS
 from app.store.core.binary_arrays import driver_connection
 from app.store.privacy.holds import HOLDS
 
@@ -97,7 +97,7 @@ def _select(table: str) -> str:
     return f"""
 SELECT DISTINCT '{table}', written.name, CAST({key} AS text), written.text, {held}
 FROM {table} AS {"hold" if table == "holds" else "kept"} CROSS JOIN LATERAL (VALUES {pairs}) AS written (name, text)
-WHERE tenant_id = %(tenant)s AND written.text IS NOT NULL AND written.text <> %(redacted)s AND {condition}"""  # noqa: S608
+WHERE tenant_id = %(tenant)s AND written.text IS NOT NULL AND written.text <> ALL (%(replaced)s) AND {condition}"""  # noqa: S608
 
 
 # The stored reports of earlier erasures quote the grounds of anonymised memories.
@@ -105,7 +105,7 @@ _REPORTS: Final = """
 SELECT 'erasures', 'report', CAST(erasure_id AS text), item->>'ground', CAST(NULL AS text)
 FROM erasures CROSS JOIN LATERAL jsonb_array_elements(report->'kept') AS item
 WHERE tenant_id = %(tenant)s AND report IS NOT NULL AND jsonb_typeof(report->'kept') = 'array'
-  AND item->>'code' = 'anonymous' AND item->>'ground' <> %(redacted)s"""
+  AND item->>'code' = 'anonymous' AND item->>'ground' <> ALL (%(replaced)s)"""
 _LIST: Final = " UNION ALL ".join([*map(_select, _TABLES), _REPORTS])
 
 
@@ -117,7 +117,7 @@ def list_texts(tx: Connection, tenant_id: UUID, erasure_id: UUID, subject: str, 
         word: The subject as a regular expression. Notes on identity checks that match it are omitted, because
             `store.erasure.references` deletes them.
     """
-    values = {"tenant": tenant_id, "erasure": erasure_id, "subject": subject, "word": word, "redacted": REDACTED}
+    values = {"tenant": tenant_id, "erasure": erasure_id, "subject": subject, "word": word, "replaced": [*REPLACEMENTS]}
     return [RetainedText(*row) for row in driver_connection(tx).execute(_LIST.encode(), values).fetchall()]
 
 
@@ -138,8 +138,8 @@ SELECT CAST(change_id AS text) FROM hold_changes WHERE tenant_id = %(tenant)s AN
 
 
 def read_texts(tx: Connection, tenant_id: UUID, places: Sequence[TextPlace]) -> dict[TextPlace, RetainedText]:
-    """Return the texts that are still stored at these places and weren't redacted."""
-    values = {"tenant": tenant_id, "erasure": UUID(int=0), "subject": "", "word": r"\A\Z", "redacted": REDACTED}
+    """Return the texts that are still stored at these places and weren't replaced."""
+    values = {"tenant": tenant_id, "erasure": UUID(int=0), "subject": "", "word": r"\A\Z", "replaced": [*REPLACEMENTS]}
     tables = sorted({each.table for each in places})
     statements = [_select(table) for table in tables] + ([_REPORTS] if "erasures" in tables else [])
     if not statements:
@@ -151,7 +151,7 @@ def read_texts(tx: Connection, tenant_id: UUID, places: Sequence[TextPlace]) -> 
 
 def list_all(tx: Connection, tenant_id: UUID) -> list[str]:
     """Return all retained texts, and the subjects of holds and exports, in which a restore looks for names."""
-    values = {"tenant": tenant_id, "erasure": UUID(int=0), "subject": "", "word": r"\A\Z", "redacted": REDACTED}
+    values = {"tenant": tenant_id, "erasure": UUID(int=0), "subject": "", "word": r"\A\Z", "replaced": [*REPLACEMENTS]}
     rows = driver_connection(tx).execute(f"{_LIST} UNION ALL {_SUBJECTS}".encode(), values).fetchall()
     return [each[3] for each in rows]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.privacy.case_details import REDACTED
+from app.store.erasure import same_case
 from tests.api.caller import Api
 from tests.api.privacy.test_report_letter import read_page, visible
 from tests.services.due_deletions import UNFINISHED, worked
@@ -258,6 +259,31 @@ def test_the_memories_of_a_held_erasure_of_the_case_are_those_erased_and_held(ap
     counts = desk.api.get(f"{ERASURES}/{held}/report").json()["counts"]
     assert (listed[held]["status"], listed[held]["memories"]) == ("held", counts["in_scope"])
     assert f"Request ID {held}, {counts['in_scope']} " in desk.read().section[6]
+
+
+def test_unfinished_erasures_of_the_case_are_listed_before_older_ended_ones(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(same_case, "ERASURES_MAX", 3)
+    names = ("verified 1", "cancelled", "verified 2", "open 1", "open 2")
+    api.remember(*({"text": "tea", "subject": name} for name in names))
+    desk = Desk(api, "case 17")
+    ids = {name: desk.erase(name, grace_days=0 if name.startswith("verified") else 7) for name in names}
+    assert api.post(f"{ERASURES}/{ids['cancelled']}/cancel").is_success
+    listed = [each["erasure_id"] for each in desk.report()["same_case"]["erasures"]]
+    assert listed == [ids[name] for name in ("open 1", "open 2", "verified 1")]
+
+
+@pytest.mark.parametrize("passes", ["report - 'passes'", "jsonb_set(report, '{passes,-1,held}', 'null')"])
+def test_the_held_memories_of_an_erasure_of_an_earlier_version_count_too(api: Api, passes: str) -> None:
+    desk = Desk(api, "case 17")
+    api.remember({"text": "soup", "subject": "bob"})
+    held, desk.erasure_id = desk.erasure_id, desk.erase("bob", grace_days=0)
+    desk.api.service.rows(f"UPDATE erasures SET report = {passes} WHERE erasure_id = %s", held)  # noqa: S608 - constants
+    [listed] = desk.report()["same_case"]["erasures"]
+    in_scope = desk.api.get(f"{ERASURES}/{held}/report").json()["counts"]["in_scope"]
+    assert (listed["erasure_id"], listed["status"], listed["memories"]) == (held, "held", in_scope)
+    assert in_scope == 2
 
 
 def test_a_completion_by_hand_names_an_erasure_of_the_case(desk: Desk) -> None:

@@ -228,6 +228,29 @@ def test_an_erasure_that_found_nothing_says_so(api: Api) -> None:
     assert "The last backup" not in page
 
 
+@pytest.mark.parametrize("scope", ["filter", "ids", "thread"])
+def test_an_erasure_of_a_part_that_found_nothing_does_not_deny_all_data(api: Api, scope: str) -> None:
+    [memory_id, _] = api.remember({"text": "one heron", "subject": "ann"}, {"text": "two herons", "subject": "ann"})
+    if scope == "ids":
+        assert api.delete(f"/v1/memories/{memory_id}").is_success
+        api.post(ERASURES, json={"ids": [memory_id], "grace_days": 0})
+        worked(api.service, UNFINISHED)
+    scopes: dict[str, dict[str, Any]] = {
+        "filter": {"subject": "ann", "filter": {"before": "2025-01-01T00:00:00Z"}},
+        "ids": {"ids": [memory_id]},
+        "thread": {"thread": "chat-77"},
+    }
+    answer = api.post(ERASURES, json=scopes[scope] | {"kind": "gdpr", "grace_days": 0})
+    assert answer.is_success, answer.text
+    worked(api.service, UNFINISHED)
+    erasure_id = answer.json()["erasure_id"]
+    assert api.get(f"{ERASURES}/{erasure_id}/report").json()["counts"]["in_scope"] == 0
+    text = api.get(f"{REQUESTS}/{erasure_id}/letters/completion").text
+    assert "entries about you" not in text
+    assert "We erased" not in text
+    assert "We searched our memory service for the data that this erasure covers and found none." in text
+
+
 @pytest.mark.parametrize("method", IdentityMethod.__args__)  # type: ignore[attr-defined]
 def test_each_method_of_an_identity_check_is_accepted(api: Api, method: str) -> None:
     made = record(api)

@@ -209,13 +209,14 @@ def test_a_report_is_shown_or_written_as_a_page(cli: Cli, api: Stub, tmp_path: P
     assert "table links" not in shown
     assert "another spelling" not in shown
     hidden_by = [{"id": "e2", "status": "grace", "erase_after": "2026-03-14T11:00:00Z", "memories": 1}]
-    similar = {"memories": 4, "subjects": 1, "complete": True, "hidden": 1, "hidden_by": hidden_by}
+    similar = {"memories": 4, "subjects": 1, "complete": True, "hidden": 3, "hidden_by": hidden_by}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | {"similar_names": similar})
     said = "4 memories stored under another spelling of the name, not part of this erasure"
     hidden = (
         "1 memory under another spelling of the name hidden by e2 (erasure, grace period, can be cancelled until 2026"
     )
-    for each in (said, hidden):
+    further = "2 further memories under another spelling of the name hidden by other erasures or quarantines\n"
+    for each in (said, hidden, further):
         assert each in cli("privacy", "report", "e1").out
     assert "expires 2026-05-01 00:00 UTC" in shown
     page = tmp_path / "report.html"
@@ -254,14 +255,27 @@ def test_a_report_lists_nothing_that_a_released_hold_no_longer_retains(cli: Cli,
 
 
 def test_a_report_counts_texts_to_review_and_names_other_erasures_of_the_case(cli: Cli, api: Stub) -> None:
-    texts = [{"decision": decision} for decision in ("redact", None, "keep")]
+    texts = [{"decision": decision} for decision in ("redact", None, "keep", "gone")]
     other = {"erasure_id": "e2", "status": "verified", "erase_after": "2026-03-14T11:00:00Z", "memories": 3}
-    more = {"erasure_id": "e1", "mentions": {"texts": texts, "more": 0}, "same_case": {"at": "x", "erasures": [other]}}
+    cancelled = other | {"erasure_id": "e3", "status": "cancelled", "memories": 1}
+    others = {"at": "x", "erasures": [other, cancelled]}
+    more = {"erasure_id": "e1", "mentions": {"texts": texts, "more": 0}, "same_case": others}
     api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
     shown = cli("privacy", "report", "e1").out
     assert "1 text of operators may mention the subject by a part of the name: review with" in shown
     assert "2 texts with a part of the name reviewed" in shown
+    assert "1 text with a part of the name replaced or deleted since" in shown
     assert "another erasure with the same case reference: e2 (verified, 3 memories in scope)" in shown
+    hidden = "e3 (cancelled, 1 memory hidden when it was entered; nothing was erased by it)"
+    assert f"another erasure with the same case reference: {hidden}" in shown
+
+
+def test_a_text_that_is_gone_is_not_reviewed(cli: Cli, api: Stub) -> None:
+    more = {"erasure_id": "e1", "mentions": {"texts": [{"decision": "gone"}], "more": 0}}
+    api.replies[f"GET {PATH}/e1/report"] = Reply(200, REPORT | more)
+    shown = cli("privacy", "report", "e1").out
+    assert "1 text with a part of the name replaced or deleted since" in shown
+    assert "review" not in shown
 
 
 def test_the_passes_of_an_erasure_that_holds_delayed_are_shown(cli: Cli, api: Stub) -> None:

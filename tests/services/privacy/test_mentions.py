@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.privacy.case_details import CLEARED, REDACTED
+from app.domain.privacy.documents.report_counts import count_reviews
 from app.domain.privacy.documents.report_page import render_report
 from app.domain.privacy.erasure import MentionReview
-from app.domain.privacy.legal_hold import Scope
+from app.domain.privacy.legal_hold import HoldCorrection, Scope
 from app.errors import Conflict, Invalid
 from app.services.erasure import mentions, requests
 from app.services.erasure.report import read_report
@@ -118,6 +119,98 @@ def test_a_released_hold_keeps_its_reason_unless_it_names_the_person(desk: Desk,
     assert (kept.meant.subject, kept.reason) == (CLEARED, after)
     [written] = read_report(desk.tenant_id, erasure_id)["operator_texts"]
     assert (written["code"], written["state"]) == ("hold", "replaced" if after == REDACTED else "retained")
+
+
+@pytest.mark.parametrize("subject", ["Bo", "user"])
+def test_a_released_hold_loses_a_name_that_other_texts_are_not_searched_for(desk: Desk, subject: str) -> None:
+    """Initials and roles are ordinary words elsewhere; in the texts of a hold on the person, they mean the person."""
+    desk.service.send(desk.tenant_id, {"text": "tea", "subject": subject, "speaker": "Wei Zhang"})
+    desk.service.work()
+    hold = legal_holds.place_hold(desk.tenant_id, Scope(subject=subject), f"claim of {subject}", "key")
+    corrected = HoldCorrection(reason=f"second claim of {subject.upper()}")
+    legal_holds.correct_hold(desk.tenant_id, hold.hold_id, corrected, "key")
+    legal_holds.release_hold(desk.tenant_id, hold.hold_id, "key", f"settled with {subject}")
+    desk.act(f"{subject} called")
+    asked = ErasureOptions(Scope(subject=subject), "gdpr", 0)
+    erasure_id = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    done = requests.get(desk.tenant_id, erasure_id)
+    assert (done.status, done.texts_redacted) == ("verified", 3)
+    assert desk.service.rows("SELECT reason, release_reason FROM holds") == [(REDACTED, REDACTED)]
+    assert desk.service.rows("SELECT reason FROM hold_changes") == [(REDACTED,)]
+    assert desk.reasons() == [f"{subject} called"]
+    assert "3 texts written by the operator" in visible(render_report(read_report(desk.tenant_id, erasure_id)))
+
+
+def place_on_conversation(desk: Desk) -> UUID:
+    """Place and correct a hold on the conversation `chat-77`, and return its id."""
+    desk.service.send(desk.tenant_id, {"text": "tea", "subject": "u-17", "thread": "chat-77"})
+    desk.service.work()
+    hold_id = legal_holds.place_hold(desk.tenant_id, Scope(thread="chat-77"), "claim of Ann Lee", "key").hold_id
+    legal_holds.correct_hold(desk.tenant_id, hold_id, HoldCorrection(reason="claim of Ann"), "key")
+    return hold_id
+
+
+def erase_conversation(desk: Desk) -> UUID:
+    asked = ErasureOptions(Scope(thread="chat-77"), "gdpr", 0)
+    erasure_id = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    return erasure_id
+
+
+def test_a_released_hold_on_an_erased_conversation_loses_its_reasons(desk: Desk) -> None:
+    """No names are known that could be sought in these reasons."""
+    other = legal_holds.place_hold(desk.tenant_id, Scope(thread="chat-78"), "claim of Ann Lee", "key").hold_id
+    legal_holds.release_hold(desk.tenant_id, other, "key")
+    hold_id = place_on_conversation(desk)
+    legal_holds.release_hold(desk.tenant_id, hold_id, "key")
+    assert requests.get(desk.tenant_id, erase_conversation(desk)).status == "verified"
+    kept = legal_holds.get(desk.tenant_id, hold_id)[0]
+    assert (kept.meant.thread, kept.reason) == (CLEARED, CLEARED)
+    assert desk.service.rows("SELECT reason FROM hold_changes") == [(CLEARED,)]
+    assert legal_holds.get(desk.tenant_id, other)[0].reason == "claim of Ann Lee"
+
+
+def test_the_report_says_that_the_reasons_of_a_hold_on_the_conversation_are_removed(desk: Desk) -> None:
+    hold_id = place_on_conversation(desk)
+    erasure_id = erase_conversation(desk)
+    report = read_report(desk.tenant_id, erasure_id)
+    assert [(each["code"], each["state"]) for each in report["operator_texts"]] == [
+        ("hold", "to_remove"),
+        ("correction", "to_remove"),
+    ]
+    text = visible(render_report(report))
+    assert text.count("retained with the record of the hold until this erasure is completed, then removed") == 2
+    assert "also after its release, until the controller's data area" not in text
+    assert "those that contain the person's name are replaced" not in text
+    legal_holds.release_hold(desk.tenant_id, hold_id, "key", "settled")
+    worked(desk.service)
+    report = read_report(desk.tenant_id, erasure_id)
+    assert [(each["code"], each["state"]) for each in report["operator_texts"]] == [
+        ("hold", "removed"),
+        ("release", "retained"),
+        ("correction", "removed"),
+    ]
+    text = visible(render_report(report))
+    assert text.count("removed with the conditions of the hold, whether or not it contained a name") == 2
+    assert "because it referred to the person" not in text
+
+
+def test_a_listed_reason_that_the_erasure_of_its_conversation_removes_is_gone(desk: Desk) -> None:
+    hold_id = place_on_conversation(desk)
+    legal_holds.release_hold(desk.tenant_id, hold_id, "key")
+    desk.service.send(desk.tenant_id, {"text": "tea", "subject": "Ann Smith"})
+    desk.service.work()
+    asked = ErasureOptions(Scope(subject="Ann Smith"), "gdpr", 0)
+    first = requests.request(desk.tenant_id, asked, "key").erasure_id
+    worked(desk.service)
+    assert sorted(str(each.text) for each in mentions.list_mentions(desk.tenant_id, first)) == [
+        "claim of Ann",
+        "claim of Ann Lee",
+    ]
+    erase_conversation(desk)
+    assert [each.text for each in mentions.list_mentions(desk.tenant_id, first)] == [None, None]
+    assert count_reviews(read_report(desk.tenant_id, first)) == (0, 0, 0, 2)
 
 
 def test_a_kept_text_that_another_erasure_replaces_is_gone_in_the_first_report(desk: Desk) -> None:

@@ -72,7 +72,8 @@ class ErasureFacts:
 
     Attributes:
         has_report: Whether an erasure in this service answers the request; its report is enclosed.
-        is_empty: Whether the finished erasure found no memories.
+        is_empty: Whether the finished erasure found no data in its scope.
+        covers_person: Whether the scope of the erasure is all data about one person.
         similar: Number of memories under another spelling of the person's name, which the erasure didn't cover.
         reviews: Number of texts with a part of the person's name that still have to be reviewed.
         others: Other unfinished erasures with the case reference of the request.
@@ -81,6 +82,7 @@ class ErasureFacts:
 
     has_report: bool = False
     is_empty: bool = False
+    covers_person: bool = False
     similar: int = 0
     reviews: int = 0
     others: Sequence[OpenErasure] = ()
@@ -194,7 +196,8 @@ def _describe_partial(partial: PartialErasure, texts: Texts) -> list[str]:
 
 def _describe_completion(request: PrivacyRequest, erasure: ErasureFacts, texts: Texts) -> list[str]:
     key, is_open = "answer.completion", request.nature == "erasure" and erasure.is_open
-    outcome = "empty" if erasure.is_empty else request.nature
+    empty = "empty" if erasure.covers_person else "empty_part"
+    outcome = empty if erasure.is_empty else request.nature
     done = f"{key}.done_{outcome}{'_report' * erasure.has_report}{'_open' * is_open}"
     lines = [texts.text(done, answered_at=texts.day(request.answered_at))]
     if request.nature == "access" and f"{key}.access_{request.law}" in texts:

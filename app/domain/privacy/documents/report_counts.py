@@ -112,7 +112,7 @@ class SameCase(NamedTuple):
 
 
 def list_same_case(report: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the other erasures with the report's case reference, oldest first."""
+    """Return the other erasures with the report's case reference: unfinished ones, then ended ones, oldest first."""
     found: Sequence[Mapping[str, Any]] = (report.get("same_case") or {}).get("erasures", ())
     return found
 

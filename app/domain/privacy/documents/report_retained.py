@@ -30,7 +30,8 @@ def render_retained(report: Mapping[str, Any], texts: Texts) -> str:
     content = "".join(map(html.paragraph, lines))
     written = report.get("operator_texts") or ()
     if written:
-        key = "report.retained.texts" if report["status"] == "held" else "report.retained.texts_done"
+        is_sought = report["status"] == "held" and "subject" in report["pseudonyms"]
+        key = "report.retained.texts" if is_sought else "report.retained.texts_done"
         content += html.paragraph(texts.text(key)) + html.items(_describe_text(each, texts) for each in written)
     others = sum(count_reviews(report)) - sum(1 for each in written if each.get("mention"))
     return content + (html.paragraph(texts.count("report.retained.others", others, systems=SYSTEMS)) if others else "")
