@@ -339,7 +339,7 @@ def other_dead_letters_finding(letters: Mapping[str, int], tenants: int, total: 
     verb = "needs" if total == 1 else "need"
     what = f"{_many(total, 'dead letter')} of {whose} {verb} a decision ({', '.join(named)})"
     todo = (
-        "switch to each of these tenants on the page Tenants, then replay or discard its dead letters on the page "
+        "use the page Tenants to switch to each tenant that has dead letters, then replay or discard them on the page "
         "Dead letters"
     )
     return attention("other_dead_letters", what, todo, "tenants")

@@ -115,7 +115,7 @@ def test_a_protection_that_ends_is_shown_with_its_end(api: Api, visit: Visit) ->
     [memory_id] = api.remember({"text": "Ann keeps bees", "salience": 0.01})
     html = visit("read").page(f"/memories/{memory_id}")
     assert re.search(
-        r">protected by its grace period for now; it stays in the active tier until 20\d\d-\d\d-\d\d</text>", html
+        r">protected by its grace period for now; if unused, it leaves the active tier on 20\d\d-\d\d-\d\d</text>", html
     )
     api.service.rows("UPDATE memories SET created_at = now() - interval '9 days'")
     api.service.rows("UPDATE memory_state SET created_at = now() - interval '9 days'")

@@ -231,8 +231,9 @@ def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> byte
 def _refused(error: Exception, request_id: str) -> ASGIApp:
     """Build the response to a failed request.
 
-    This is a separate function to avoid binding the exception in the caller's frame: a reference cycle would keep the
-    connection alive until the next garbage collection.
+    This is a separate function, so that `ours`, often the caught exception itself, isn't a local variable of the
+    caller. The exception's traceback refers to the caller's frame, and this reference cycle would keep the connection
+    alive until the next garbage collection.
     """
     ours = as_ours(error)
     metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()

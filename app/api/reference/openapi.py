@@ -49,8 +49,8 @@ GROUPS: Final = {
     "privacy": "Requests of people: erasures, exports, legal holds, the request log, the audit log. Requires the scope "
     "`privacy`.",
     "usage": "Calls of models, their costs and the remaining budget.",
-    "dead letters": "Work that isn't retried, because it failed too often, can't succeed unchanged, or can't be read: "
-    "replay or discard it.",
+    "dead letters": "Work that isn't retried, because it failed too often, because every retry would fail in the same "
+    "way, or because it can't be read: replay or discard it.",
     "admin": "Tenants, API keys and the queue of the installation. Requires the scope `admin`.",
     "status": "Health checks, metrics and the tenant's numbers.",
 }

@@ -45,7 +45,9 @@ Tags = Annotated[Labels, typer.Option("--tag", help="Only memories with this tag
 Categories = Annotated[
     Labels,
     typer.Option(
-        "--category", help="Only memories of this category. Repeatable; memories of any of the given categories match."
+        "--category",
+        help="Only memories to which the caller assigned this category. Repeatable; memories of any of the given "
+        "categories match.",
     ),
 ]
 Entities = Annotated[
@@ -57,8 +59,8 @@ Metadata = Annotated[
     typer.Option(
         "--metadata",
         metavar="NAME=VALUE",
-        help="Only memories with this metadata value. VALUE is JSON or plain text, such as source=crm. A list matches "
-        "if the memory's list contains all its elements. Repeatable; all values must match.",
+        help="Only memories with this metadata value. VALUE is JSON or plain text, such as source=crm. If VALUE is a "
+        "list, the memory's list must contain all elements of VALUE. Repeatable; all values must match.",
     ),
 ]
 ExternalId = Annotated[str | None, typer.Option("--external-id", help="Only the memory with this external id.")]

@@ -53,7 +53,8 @@ class _LastLine:
 
 _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="File with a secret of at least 32 bytes that encrypts the dump.")
+    Path | None,
+    typer.Option("--key-file", help="File with the secret (at least 32 bytes) that encrypts and decrypts the dump."),
 ]
 
 
@@ -159,10 +160,10 @@ def load(
 ) -> None:
     """Load a dump into the tenant of the API key: memories keep their ids, times, history and strength.
 
-    Memories that exist already stay as they are. A tenant without memories and with only its first policy gets the
-    dump's policies. If you load the dump into the installation that wrote it, this installation leaves out subjects
-    and memories that it has erased since the dump. In any other installation, list the erased subjects with --erased,
-    or confirm with --accept that there are none.
+    Memories that exist already stay as they are. If the tenant has no memories and its policy has never
+    been changed, the tenant gets the dump's policies. If you load the dump into the installation that wrote it, this
+    installation leaves out subjects and memories that it has erased since the dump. In any other installation, list the
+    erased subjects with --erased, or confirm with --accept that there are none.
     """
     from app.cli.core.client import Api
 

@@ -159,7 +159,7 @@ class StreamWriter:
 
     async def _check_room(self, size: int) -> None:
         if self._room.is_to_look(size):
-            with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
+            with suppress(redis.ResponseError):  # if INFO isn't permitted, a full Redis itself refuses the entry
                 self._room.record_usage(await self._client.info("memory"))
         self._room.check()
 
@@ -235,7 +235,7 @@ def _append(
     arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, nudge_milliseconds, *entry]
     try:
         if room.is_to_look(size):
-            with suppress(redis.ResponseError):  # INFO is not permitted: Redis itself refuses when full
+            with suppress(redis.ResponseError):  # if INFO isn't permitted, a full Redis itself refuses the entry
                 room.record_usage(through.info("memory"))
         room.check()
         answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
@@ -271,8 +271,8 @@ class StreamReader:
     """Drains the streams in workers.
 
     In a turn, one worker processes one tenant under a lease. No other worker can start a turn of this tenant while the
-    lease lasts, so entries need no claims of their own. An expired lease means that the worker died; the tenant's next
-    turns deliver the entries that it was processing as `suspects`, which the drain stores one by one.
+    lease lasts, so entries need no claims of their own. An expired lease means that the worker died. In the
+    tenant's next turns, the entries that this worker was processing are `suspects`; the drain stores them one by one.
     """
 
     def __init__(self, client: redis.Redis) -> None:

@@ -128,8 +128,8 @@ def describe_protection(explained: TierExplanation) -> str:
         label = _LASTING_GRACE if found.rule == "grace" else _PROTECTIONS[found.rule]
         return f"{label}{later}: {_PROTECTED_UNTIL.get(found.rule, 'never leaves')} the {tier} tier"
     if explained.change_at is not None and explained.verdict.rule in _PROTECTIONS:
-        until = f"it stays in the {tier} tier until {explained.change_at:%Y-%m-%d}"
-        return f"{_PROTECTIONS[explained.verdict.rule]} for now; {until}"
+        leaves = f"if unused, it leaves the {tier} tier on {explained.change_at:%Y-%m-%d}"
+        return f"{_PROTECTIONS[explained.verdict.rule]} for now; {leaves}"
     return ""
 
 

@@ -46,8 +46,8 @@ class Dynamics(Protocol):
         """Return a moment per row, at most 1 ms after its strength falls below its threshold; it may be earlier.
 
         The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
-        still above its threshold at that moment, the caller should advance the row and call `due_at` again. The
-        next check of the row should be at least `DUE_MARGIN_SECONDS` later.
+        still above its threshold at that moment, the caller should advance the row and call `due_at` again. A
+        caller that schedules the next check of a row should set it at least `DUE_MARGIN_SECONDS` after the current one.
         """
 
     def advance(self, state: State, now: Floats | float) -> State:

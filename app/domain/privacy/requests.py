@@ -31,8 +31,10 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         law: Law under which the request is made: `gdpr` or `ccpa`, or `user` for none.
         manner: Channel through which the request arrived; `mail` means e-mail.
         received_at: Time of receipt; defaults to now.
-        controller: Name of the company that answers, for the letters; stored for 24 months.
-        case_reference: Reference of the case or letter; stored for 24 months, and must not contain personal data.
+        controller: Name of the company that answers, for the letters; stored until 24 months after the answer, and
+            with the report of an erasure until the tenant is deleted.
+        case_reference: Reference of the case or letter; stored as long as `controller`, and must not contain personal
+            data.
     """
 
     nature: Nature
@@ -79,7 +81,7 @@ class Extension(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Notice(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Letter that was sent to the requester: the notice of an extension, or the answer to a held erasure.
+    """Letter sent to the requester: the notice of an extension, or the partial answer while a hold delays an erasure.
 
     Attributes:
         sent_at: Time at which the letter was sent; defaults to now.

@@ -13,7 +13,7 @@ from app.store.tenants import policies
 
 
 class CursorLost(Exception):
-    """No reader can continue at a cursor.
+    """A reader can't continue from the cursor that it gave.
 
     Later changes were removed, or weren't recorded while the feed was off; or the database was restored from a backup.
 

@@ -222,7 +222,7 @@ def _kept_as(tx: database.Transaction, tenant_id: UUID, scope: Scope) -> Scope:
 def delete(tx: database.Transaction, tenant_id: UUID, memory_id: UUID, requested_by: str) -> Erasure:
     """Create and return the erasure for a caller's deletion of one memory.
 
-    A nightly run executes it after the grace period. If the memory is a file, its former texts are deleted with it.
+    A nightly run executes it after the grace period. The former texts of a memory that stores a file are deleted, too.
 
     The memory's words and vectors, and the neighbours' vectors that include its text, are removed from the indexes at
     once; the neighbours are queued for embedding. Nudge `queues.EMBED_MEMORIES` after the commit.
@@ -358,7 +358,7 @@ page = database.in_tenant(requests.page)
 
 
 def cancel(tenant_id: UUID, erasure_id: UUID, cancelled_by: str) -> Erasure:
-    """Cancel an erasure: each hidden memory returns to its tier unless it matches another open erasure.
+    """Cancel an erasure: each hidden memory returns to its tier unless another open erasure or a quarantine covers it.
 
     Args:
         erasure_id: The erasure, or a memory that was deleted alone.

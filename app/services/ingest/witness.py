@@ -10,9 +10,9 @@ these checks can't detect their loss.
 
 The mark contains a random identifier, `epoch`, and a time, `beat`. Accepted requests advance `beat` in both stores;
 while no requests arrive, each API process advances it in Redis only. Without these idle beats, Redis could be refused
-as an older copy after it lost its last second of data: if that second contained the first request after an hour,
-Redis's `beat` would be an hour older than PostgreSQL's. No beat advances the mark of an older copy, not even if it was
-connected while PostgreSQL was unreachable.
+as an older copy after it lost its last second of data: if that second contained the first request after an hour
+without requests, Redis's `beat` would be an hour older than PostgreSQL's. No beat advances the mark of an older copy,
+not even if a process connected to this copy while PostgreSQL was unreachable.
 """
 
 from __future__ import annotations

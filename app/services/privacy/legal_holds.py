@@ -173,7 +173,11 @@ list_changes = database.in_tenant(hold_changes.list_changes)
 
 
 def run_job_slice(job: Job) -> Step:
-    """For `STEP_SECONDS`, make memories due for the sweep: all that a released hold covered, or all about a subject."""
+    """For `STEP_SECONDS`, make memories due for the sweep.
+
+    These are the memories that a released hold covered or, if the job has a subject whose retention period was set or
+    removed, the memories about this subject.
+    """
     deadline = time.monotonic() + STEP_SECONDS
     after: UUID | None = UUID(job.state.get("after", job.parameters["after"]))
     processed = 0

@@ -2,7 +2,7 @@
 
 First, memories are chosen and read. Then their segment is encrypted and written outside any transaction. Finally, each
 memory is checked again: a memory that was changed, used or placed under a legal hold in the meantime isn't moved, and
-its record becomes a gap in the segment. A crash leaves either the old or the new state, and possibly an unreferenced
+no row refers to its record in the segment. A crash leaves either the old or the new state, and possibly an unreferenced
 segment, which the next run drops.
 """
 
@@ -43,8 +43,8 @@ from app.store.tiers.wrapped_keys import WrappedKey
 
 KIND: Final = "cold"
 SOURCE: Final = "archived"
-SEGMENT_BYTES: Final = 8 << 20
-"""Maximum size of a segment's contents before compression; further memories are written to the next segment."""
+SEGMENT_CHARACTERS: Final = 8 << 20
+"""Maximum length of a segment's contents before compression; further memories are written to the next segment."""
 STEP_SECONDS: Final = 2.0
 _DECAY: Final = RULES.index("decay")
 
@@ -106,7 +106,7 @@ def _take_fitting(contents: Mapping[UUID, ColdContent]) -> dict[UUID, ColdConten
     size = 0
     for memory_id, content in contents.items():
         size += len(content.body)
-        if fitting and size > SEGMENT_BYTES:
+        if fitting and size > SEGMENT_CHARACTERS:
             break
         fitting[memory_id] = content
     return dict(sorted(fitting.items(), key=lambda item: (item[1].subject or "", item[0])))

@@ -92,7 +92,10 @@ def shared() -> Iterator[Connection]:
 
 @contextmanager
 def drain() -> Iterator[Connection]:
-    """Open a transaction of the role `ebbing_drain`, which sees every tenant's ledger and may COPY."""
+    """Open a transaction of the role `ebbing_drain`, which sees the rows of all tenants and may COPY.
+
+    The role can read only the tables and columns granted to it.
+    """
     with pools.begin_transaction(engine("ebbing_drain")) as tx:
         yield tx
 

@@ -122,7 +122,7 @@ def test_the_letter_under_a_hold_states_it_and_takes_nothing_back(api: Api) -> N
 def test_remaining_rows_are_counted_in_words(api: Api) -> None:
     api.remember({"text": "one heron", "subject": "ann"})
     report = read_report(api.tenant.tenant_id, UUID(erase(api)))
-    for left, said in ((1, "found 1 row that still has to be erased."), (2, "found 2 rows that still have to be")):
+    for left, said in ((1, "found 1 entry that still has to be erased."), (2, "found 2 entries that still have to be")):
         assert said in visible(render_report({**report, "left": {"memories": left}}))
 
 
