@@ -189,7 +189,7 @@ def _record_move(tenant_id: UUID, new_id: UUID, made: Segment, moved: Mapping[UU
     with database.tenant(tenant_id) as tx:
         current = cold_segments.list_locations(tx, tenant_id, list(moved), locked=True)
         unmoved = [entry for entry in made.entries if current.get(entry.memory_id) == moved[entry.memory_id]]
-        cold_segments.delete_locations(tx, tenant_id, [entry.memory_id for entry in unmoved])
+        cold_segments.release_records(tx, tenant_id, [current[entry.memory_id].segment_id for entry in unmoved])
         if not cold_segments.finish_segment(tx, tenant_id, new_id, len(unmoved)):
             raise SegmentLost
         cold_segments.upsert_locations(tx, tenant_id, new_id, unmoved)

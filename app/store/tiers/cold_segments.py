@@ -225,23 +225,42 @@ SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT 
 
 def delete_locations(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Delete the locations of memories and drop segments without live records. Return the ids of the records' keys."""
-    return list(fetch_value(tx, _TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}))
+    gone = driver_connection(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
+    if gone:
+        release_records(tx, tenant_id, [segment_id for segment_id, _ in gone])
+    return [key_id for _, key_id in gone]
 
 
-# Segments are locked in id order, so concurrent removals from the same segments don't deadlock.
 _TAKE_OUT: Final = """
-WITH gone AS (
-  DELETE FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) RETURNING segment_id, key_id
-), gaps AS MATERIALIZED (
-  SELECT segment_id, (SELECT count(*) FROM gone WHERE gone.segment_id = segment.segment_id) AS records
-  FROM segments AS segment
-  WHERE tenant_id = %(tenant)s AND segment_id IN (SELECT segment_id FROM gone) ORDER BY segment_id FOR UPDATE
-), less AS (
-  UPDATE segments AS segment SET live = live - gaps.records,
-    status = CASE WHEN live = gaps.records THEN 'dropped' ELSE status END
-  FROM gaps WHERE segment.tenant_id = %(tenant)s AND segment.segment_id = gaps.segment_id
-)
-SELECT coalesce(array_agg(key_id), '{}') FROM gone
+DELETE FROM cold_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) RETURNING segment_id, key_id
+"""
+
+
+def release_records(tx: Connection, tenant_id: UUID, segment_ids: Sequence[UUID]) -> None:
+    """Count records as no longer live, and drop segments without live records.
+
+    The caller has locked the locations of the records, and deletes or replaces them. A location that is replaced must
+    not be deleted first: a concurrent deletion that waits for its lock wouldn't find an inserted row.
+
+    Args:
+        segment_ids: The segment of each record.
+    """
+    values = {"tenant": tenant_id, "ids": Uuids(segment_ids)}
+    connection = driver_connection(tx)
+    connection.execute(_LOCK_SEGMENTS, values)
+    connection.execute(_RELEASE, values)
+
+
+# Segments are locked in id order, so concurrent removals from the same segments don't deadlock. The statement after the
+# lock sees what the previous holder of the lock has committed.
+_LOCK_SEGMENTS: Final = """
+SELECT FROM segments WHERE tenant_id = %(tenant)s AND segment_id = ANY (%(ids)s) ORDER BY segment_id FOR UPDATE
+"""
+_RELEASE: Final = """
+UPDATE segments AS segment SET live = live - gaps.records,
+  status = CASE WHEN live = gaps.records THEN 'dropped' ELSE status END
+FROM (SELECT segment_id, count(*) AS records FROM unnest(%(ids)s) AS given (segment_id) GROUP BY segment_id) AS gaps
+WHERE segment.tenant_id = %(tenant)s AND segment.segment_id = gaps.segment_id
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,9 +15,11 @@ from app import metrics
 from app.clients.object_store import cold_store
 from app.services.jobs import queue, runner
 from app.services.tiers import cold_restore, cold_storage, segment_compaction
-from app.store.tiers import cold_segments
+from app.store.core import database
+from app.store.tiers import cold_segments, row_deletion
 from tests.buckets import bucket, s3
 from tests.services.cold_due import Chilled, aged, chilled
+from tests.waiting import until
 
 __all__ = ["aged", "chilled", "s3"]
 
@@ -81,6 +84,36 @@ def test_what_was_restored_while_it_was_rewritten_stays_restored(
     assert segment_compaction.compact_segments(chilled.tenant_id) == (1, {})
     assert chilled.segments() == [("written", 2, 1)]
     chilled.whole()
+    assert restored(chilled, ids[4:]) == ["e"]
+
+
+def test_a_memory_that_is_deleted_while_its_segment_is_rewritten_leaves_no_location(
+    chilled: Chilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion waits for the rewriting's lock on the location, and must find the location afterwards."""
+    ids = cooled(chilled, *"abcde")
+    cold_restore.restore(chilled.tenant_id, ids[:3])
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deletions: list[Future[None]] = []
+
+    def delete() -> None:
+        with database.tenant(chilled.tenant_id) as tx:
+            row_deletion.remove(tx, chilled.tenant_id, ids[3:4])
+
+    with ThreadPoolExecutor(1) as threads:
+
+        def meanwhile(name: str, about: str = "") -> None:
+            if name == "compact.before_commit":
+                deletions.append(threads.submit(delete))
+                until(lambda: chilled.service.one(waiting) == 1, "the deletion waits")
+
+        monkeypatch.setattr("app.failpoints.trigger", meanwhile)
+        assert segment_compaction.compact_segments(chilled.tenant_id) == (1, {})
+        [deletion] = deletions
+        deletion.result()
+    located = "SELECT memory_id FROM cold_memories WHERE tenant_id = %s"
+    assert [row[0] for row in chilled.service.rows(located, chilled.tenant_id)] == ids[4:]
+    assert chilled.segments() == [("written", 2, 1)]
     assert restored(chilled, ids[4:]) == ["e"]
 
 
