@@ -206,7 +206,7 @@ def test_forget_covers_what_waits_and_what_arrived_unacknowledged(
         spooling.add([{"text": "ann arrived", "subject": "ann"}, {"text": "bob arrived", "subject": "bob"}])
         until(lambda: door.seen, "the batch whose answer is lost")
         spooling.add([{"text": "ann waits", "subject": "ann"}, {"text": "bob waits", "subject": "bob"}])
-        assert len(stored()) == 2
+        until(lambda: len(stored()) == 2, "the batch is stored, although its answer is lost")
         door.mode = "open"
         assert spooling.forget("ann").hidden == 1
         spooling.flush()
