@@ -34,7 +34,7 @@ from app.store.erasure.requests import Erasure
 from app.store.memories import tenant_counts
 from app.store.privacy import holds
 from app.store.strength import states
-from app.store.tiers import pca_bases, row_deletion, tier_moves
+from app.store.tiers import cold_segments, pca_bases, row_deletion, tier_moves, wrapped_keys
 from app.store.tiers.pca_bases import BasisInfo
 
 STEP_SECONDS: Final = 2.0
@@ -214,6 +214,8 @@ def _erase_memories(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: 
                 tier_moves.add(tx, tenant_id, {("deleted", "erasure"): len(erasable)})
                 details = {"erasures": len(erasable)} if erasure.is_batch else {"erasure": str(erasure.erasure_id)}
                 audit.append(tx, tenant_id, "memories_erased", ids=erasable, details=details)
+            if gone := sorted(set(ids[position : position + ROWS]).difference(existing)):  # an earlier pass erased them
+                wrapped_keys.remove_records(tx, tenant_id, cold_segments.delete_locations(tx, tenant_id, gone))
             failpoints.trigger("erasing.before_commit")
         removed += len(erasable)
         position += ROWS

@@ -22,6 +22,7 @@ from app.services.privacy import legal_holds
 from app.services.tiers import pca_fitting, segment_compaction
 from app.store.core import database
 from app.store.jobs import jobs
+from app.store.tiers import cold_segments
 from tests.service import Service
 from tests.services.archived_memories import archive_all, fade, remember
 from tests.services.cold_due import LONG, Chilled, aged, chilled
@@ -178,6 +179,24 @@ def test_keys_go_at_once_and_a_night_rewrites_the_segments(chilled: Chilled) -> 
     assert (left != segment_id, records) == (True, 5)
     assert not {memory_id for (memory_id,) in chilled.service.rows("SELECT memory_id FROM cold_memories")} & set(ann)
     assert len(list(cold_store().list_folder(f"segments/{chilled.tenant_id}"))) == 1
+
+
+def test_a_location_without_its_memory_is_removed_by_the_next_pass(
+    chilled: Chilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a worker of an earlier version leaves it, if it rewrites the segment while the memory is deleted."""
+    chilled.remember(LONG, subject="ann")
+    assert chilled.cool() == 1
+    complete, calls = cold_segments.delete_locations, iter([True])
+
+    def overlook_once(*given: Any) -> list[UUID]:
+        return [] if next(calls, False) else complete(*given)
+
+    monkeypatch.setattr(cold_segments, "delete_locations", overlook_once)
+    assert carried_out(chilled.tenant_id, erase(chilled.tenant_id, subject="ann")) == "verified"
+    for table in ("cold_memories", "ebbing_keys.record_keys"):
+        left = f"SELECT count(*) FROM {table} WHERE tenant_id = %s"  # noqa: S608 - constants
+        assert chilled.service.one(left, chilled.tenant_id) == 0
 
 
 # --- Records ---
