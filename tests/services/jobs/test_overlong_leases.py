@@ -45,7 +45,7 @@ def test_a_job_that_may_start_later_waits_on(service: Service) -> None:
 
 
 def test_a_lease_on_a_job_that_was_to_start_later_ends(service: Service, sent: list[UUID]) -> None:
-    """The clock was set back by two hours while the job ran, so its start lies in the future again."""
+    """The clock was set back by two hours while the job ran, so its earliest start is in the future again."""
     job_id = queue.create(service.tenant().tenant_id, "sweep", {})
     service.rows("""
         UPDATE jobs SET status = 'running', attempts = 1, not_before = now() + interval '2 hours',
