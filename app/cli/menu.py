@@ -53,7 +53,7 @@ MENU: Final = {
         ("memories.promotion",),
     ),
     "demote": MenuEntry(INSPECT, "Demote a promoted memory.", ("memories.promotion",)),
-    "notes": MenuEntry(INSPECT, "Copy notes of promoted memories to a folder.", ("memories.notes",)),
+    "notes": MenuEntry(INSPECT, "Copy promoted memories to a folder as Markdown notes.", ("memories.notes",)),
     "curve": MenuEntry(INSPECT, "Draw how strength decays over time.", ("maintenance.curve",)),
     "forecast": MenuEntry(INSPECT, "Predict the number of memories per tier.", ("maintenance.forecast",)),
     "replay": MenuEntry(INSPECT, "Replay recorded searches under another policy.", ("memories.replay",)),

@@ -215,7 +215,7 @@ RULE_NAMES: Final[Mapping[str, str]] = {
 CATEGORY_NAMES: Final[Mapping[str | None, str]] = {
     "expires_at": "Expiry time set on the memory",
     "subject_retention": "Retention period of the subject",
-    None: "Memories in no category with a retention period",
+    None: "All other memories",
     "pii": "Personal data",
     "financial": "Finances",
     "casual": "Small talk",

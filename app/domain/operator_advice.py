@@ -130,8 +130,8 @@ def process_name(source: str) -> str:
 def advise(finding: Finding, installation: Installation) -> Finding:
     """Return the finding with the command to run and the section of the runbook, unless it has them already.
 
-    Commands in its text are rewritten for this installation. If the text ends with "run" and a command, this command
-    becomes `command`, unless the finding has one.
+    Commands in `what` and `todo` are rewritten for this installation. If `todo` ends with "run" and a command in
+    backticks, this command moves to the attribute `command`, unless that attribute is already set.
     """
     advised = _advise(finding, installation)
     last = _LAST_COMMAND.fullmatch(advised.todo)

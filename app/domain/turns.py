@@ -15,6 +15,11 @@ SHARED_SECONDS: Final = 10.0
 Otherwise a tenant that sends one memory at a time would wait for another tenant's large turn that started between two
 of its memories.
 """
+REST_FACTOR: Final = 3
+"""Time for which scoring rests after a shared turn while memories wait to become searchable, in durations of the turn.
+
+Search doesn't need the scores, so the stages that it needs get most of the processors.
+"""
 _WEIGHT: Final = 0.3
 """Weight of the last turn in the estimated speed."""
 

@@ -47,8 +47,9 @@ def recall(
             min=0,
             max=1,
             help="Minimum relevance, 0 to 1; replaces all thresholds of the policy. By default, the policy's "
-            "thresholds for questions are 0.03 and 0.005. So for a question, `--least 0.05` can return fewer memories "
-            "than a recall without `--least`. 0 returns the best matches even if none is relevant.",
+            "threshold for questions about the user is 0.03, and 0.005 for the first search result. So for such a "
+            "question, `--least 0.05` can return fewer memories than a recall without `--least`. 0 returns the best "
+            "matches even if none is relevant.",
         ),
     ] = None,
     budget: Annotated[

@@ -29,7 +29,7 @@ NAMES: Final[Mapping[str, str]] = {
     "words": "words",
     "soft_words": "similar words",
     "relevance": "meaning",
-    "role": "role match",
+    "role": "sender's role",
     "actor": "speaker named",
     "when": "states a time",
     "first_person": "first person",

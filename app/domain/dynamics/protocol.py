@@ -43,18 +43,21 @@ class Dynamics(Protocol):
         """Return the strength as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
 
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
-        """Return a moment per row, at most 1 ms after its strength falls below its threshold; it may be earlier.
+        """Return the moment at which each row's strength falls below its threshold.
 
-        The moment is never before the anchor; it is `inf` if the strength never falls below the threshold. If a row is
-        still above its threshold at that moment, the caller should advance the row and call `due_at` again. A
-        caller that schedules the next check of a row should set it at least `DUE_MARGIN_SECONDS` after the current one.
+        The returned moment is at most 1 ms late, but may be too early, though never before the anchor; it is `inf` if
+        the strength never falls below the threshold. If a row is still above its threshold at that moment, the caller
+        should advance the row and call `due_at` again. A caller that schedules the next check of a row should set it at
+        least `DUE_MARGIN_SECONDS` after the current one.
         """
 
     def advance(self, state: State, now: Floats | float) -> State:
         """Return the rows with anchors moved to `now` (in a model with ticks, to the last tick) and equal strengths."""
 
     def at_strength(self, state: State, now: Floats | float, strength: Floats | float) -> State:
-        """Return rows with this strength at `now`, 0 to 1 (any score in mnemex); uses and their times are unchanged.
+        """Return the rows with `strength` as their strength at `now`; uses and their times are unchanged.
+
+        `strength` is 0 to 1; in mnemex, it is a score, which can exceed 1.
 
         Used for restores, and whenever an input of the formula changes: see `profiles.rebase`.
         """

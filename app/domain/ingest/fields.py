@@ -33,8 +33,8 @@ class Column:
             memories (`MEMORIES_COPY` in `store.core.binary_copy`) omits it.
         is_clearable: An edit may set the field to null, if its type allows null.
         is_enriched: A change of the field changes the indexed words or the vector of the memory or its neighbours.
-        is_cold: In cold storage, the value is in the memory's record; the row has the column's default, or an abridged
-            text.
+        is_cold: If the memory is in cold storage, its record there contains the value; the row in PostgreSQL contains
+            the column's default, or an abridged text.
         is_kept: The field keeps its value if a memory is sent again by its external id without the field.
         sets: The column that a field without its own column sets, such as `expires_at` for `keep_days`.
     """

@@ -233,7 +233,7 @@ def check_end(place: ChainPosition, head: ChainPosition, last_seq: int) -> Broke
     """Return the fault at the end of a chain whose entries are valid so far, or None.
 
     Args:
-        place: Position of the last valid entry; entries with a higher number than the head are left out.
+        place: Position of the last valid entry. The caller has verified only entries up to the head.
         head: Stored end of the chain.
         last_seq: Highest number of any stored entry.
     """

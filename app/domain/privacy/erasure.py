@@ -105,7 +105,8 @@ def requested_scope(given: NewErasure) -> Scope:
     """Return an erasure's scope.
 
     Raises:
-        Invalid: There is no condition, ids are combined with other conditions, or a moment can't be stored.
+        Invalid: There is no condition, ids are combined with other conditions, or a time is outside the years 1 to 9999
+            in UTC.
     """
     conditions = given.filter or HoldFilter()
     if given.thread is not None:

@@ -119,8 +119,8 @@ def parse_scope(given: NewHold) -> Scope:
     """Return the conditions of a requested hold.
 
     Raises:
-        Invalid: There is no condition, ids are combined with other conditions, a moment can't be stored, or the reason
-            names the subject.
+        Invalid: There is no condition, ids are combined with other conditions, a time is outside the years 1 to 9999 in
+            UTC, or the reason names the subject.
     """
     filters = msgspec.structs.asdict(given.filter or HoldFilter())
     filter_conditions: dict[str, Any] = {

@@ -19,7 +19,7 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.llm.resilience import ProviderFailed
 from app.clients.redis.stream import backlog
-from app.domain.turns import TurnSize
+from app.domain.turns import REST_FACTOR, TurnSize
 from app.errors import Misconfigured, ProfileMissing, stored_name
 from app.services.embedding import tenant_indexes
 from app.services.embedding.embed import embed_memories
@@ -133,8 +133,11 @@ def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str
         with _occupy_seats(EMBED_THREADS if claim.attempts > 1 else 1):
             turn_started_at = time.monotonic()
             done = _process_claim(claim, process)
-        _turn_sizes[stage].record(done, time.monotonic() - turn_started_at)
+        seconds = time.monotonic() - turn_started_at
+        _turn_sizes[stage].record(done, seconds)
         processed += done
+        if stage == work_queue.SCORE and claim.is_shared and _is_search_behind():
+            _rest(min(REST_FACTOR * seconds, settings().slice_seconds))
         elapsed = time.monotonic() - started_at
         if elapsed >= settings().slice_seconds or (
             stage == work_queue.INDEX and elapsed >= SHARED_LANE_SECONDS and backlog().entries()
@@ -143,6 +146,16 @@ def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str
             break
     metrics.count(counter, processed)
     return processed
+
+
+def _is_search_behind() -> bool:
+    with database.shared() as tx:
+        return work_queue.is_search_behind(tx)
+
+
+def _rest(seconds: float) -> None:
+    """Leave the processors to the stages that search needs."""
+    time.sleep(seconds)
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories that earlier versions deleted, and deletes other names left in their erasures.
+    The first slice also adopts memories that earlier versions deleted, and clears names that their workers left.
 
     Args:
         as_of: The time of the nightly run.

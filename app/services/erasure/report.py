@@ -33,7 +33,7 @@ from app.store.privacy import anonymisation, audit_entries, deadlines, hold_chan
 SEGMENTS_WITHIN: Final = timedelta(days=2)
 """Period after the erasure's end for rewriting cold storage segments that contain erased records: two nightly runs."""
 REWRITE_BEFORE: Final = timedelta(hours=6)
-"""Lead time before the deadline at which a job rewrites the segments if no nightly run has."""
+"""A job rewrites the segments this long before the deadline, unless a nightly run has rewritten them already."""
 _CASE_GROUND: Final = "proof that the request was answered"
 _UNLIMITED: Final = "the installation is deleted; the key of the digests is destroyed with the tenant"
 _CITED: Final[dict[Law, tuple[str, str]]] = {

@@ -11,8 +11,8 @@ these checks can't detect their loss.
 The mark contains a random identifier, `epoch`, and a time, `beat`. Accepted requests advance `beat` in both stores;
 while no requests arrive, each API process advances it in Redis only. Without these idle beats, Redis could be refused
 as an older copy after it lost its last second of data: if that second contained the first request after an hour
-without requests, Redis's `beat` would be an hour older than PostgreSQL's. No beat advances the mark of an older copy,
-not even if a process connected to this copy while PostgreSQL was unreachable.
+without requests, Redis's `beat` would be an hour older than PostgreSQL's. An API process never advances the `beat` of
+an older copy, not even if it connected to this copy while PostgreSQL was unreachable.
 """
 
 from __future__ import annotations
@@ -190,7 +190,10 @@ def _settle(tx: database.Transaction, due: Sequence[Witnessed], waiting: set[byt
 
 
 def _is_waiting(request: Accepted, edges: tuple[str, str] | None) -> bool:
-    """Return True if the entry's id is in its stream's range; entries disappear only from a stream's start or end."""
+    """Return True if the entry's id is in its stream's range.
+
+    The range suffices: workers delete entries from a stream's start, and a loss of data removes entries at its end.
+    """
     if edges is None:
         return False
     first, last = map(parse_entry_id, edges)

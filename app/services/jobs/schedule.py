@@ -196,7 +196,7 @@ def _occurrence_in_era(era: Era, tenant_id: UUID, task: str, last_date: date) ->
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
     start = next_time(night.cron, era.policy.time_zone, midnight - timedelta(microseconds=1))
     if start is None:
-        raise AssertionError("every date has its night")
+        raise AssertionError("the cron expression of a nightly run always has a next time")
     at = start + tenant_jitter(tenant_id, task, night.jitter_seconds)
     if at.timestamp() < era.since:
         at = datetime.fromtimestamp(era.since, UTC)

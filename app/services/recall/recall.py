@@ -106,7 +106,7 @@ def recall_memories(tenant_id: UUID, request: RecallRequest, policy: Policy | No
     picks = [
         pick for window in windows for pick in _pick_relevant(window, request, thresholds, is_whole=len(turns) == 1)
     ]
-    # Judge all messages, too, if the focus refers to earlier ones, and no memory was picked or `least` is set.
+    # Judge all messages, too, if the focus refers to earlier ones and either no memory was picked or `least` is set.
     if len(focus) < len(turns) and (not picks or request.least is not None) and needs_context(focus, form):
         windows.append(judge_window(tenant_id, request, turns, policy))
         picks += _pick_relevant(windows[-1], request, thresholds, is_whole=False)
@@ -118,13 +118,14 @@ def _pick_relevant(
 ) -> list[_Pick]:
     """Return the candidates above the window's threshold, best first, and add the window's thresholds to `thresholds`.
 
-    A question about its speaker usually has an answer among the memories. So if the request has no other message, or no
-    candidate is above the threshold, the first search result above a lower threshold is added at the end. It is chosen
-    by the order of the search, which uses more evidence, because low relevances hardly tell candidates apart.
+    A question about its speaker usually has an answer among the memories. So if the window is such a question, and the
+    request has only this message or no candidate is above the threshold, the first search result above a lower
+    threshold is added at the end. The order of the search determines this result, because low relevances hardly tell
+    candidates apart and the search uses more evidence.
 
     Args:
         thresholds: The thresholds of all windows so far, by name.
-        is_whole: True if the request has no other message.
+        is_whole: True if the request has only one message.
     """
     rules, relevance = window.policy.recall, window.relevance
     order = np.argsort(-relevance * np.where(window.due, rules.review_boost, 1.0), kind="stable").tolist()
@@ -202,8 +203,9 @@ def _matching_part(text: str, weights: Mapping[str, float], most: int) -> str:
 def _explained(pick: _Pick) -> dict[str, Any]:
     """Return the threshold, the factors of relevance with their features, and the importance.
 
-    `open` says how much the conversation asks for memories; `worth` is the worth of this memory for it. `knowledge` is
-    a factor of `worth`: 1 for a statement, lower for a text that contains only questions or small talk.
+    `open` says how much the conversation asks for memories; `worth` says how helpful this memory is in the
+    conversation. `knowledge` is a factor of `worth`: 1 for a statement, lower for a text that contains only questions
+    or small talk.
     """
     window, judged, place = pick.window, pick.window.judged, pick.place
     memory_features = {

@@ -120,8 +120,8 @@ def gather_candidates(
     resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     if compared.mark != resolved.around.mark or _is_in_another_era(resolved.around, compared.now):
         # The cached context is out of date, for one of two reasons. The tenant's policies or spaces have changed, and
-        # vectors of its former space may be deleted. Or the machine was suspended: the database's clock is then ahead
-        # of the cached clock, and another policy is in force.
+        # vectors of its former space may be deleted. Or this process's clock stopped while the machine was suspended:
+        # the database's clock is then ahead of it, and another policy is in force.
         search_context_cache.forget(tenant_id)
         resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     around = resolved.around._replace(now=compared.now)

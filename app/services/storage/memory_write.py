@@ -308,8 +308,8 @@ def hide_summaries(
     """Hide summaries derived from these memories until they are rewritten from their remaining sources.
 
     Args:
-        decayed: Also hide summaries that have a source deleted by decay and selected by this scope. A summary without
-            remaining sources isn't rewritten.
+        decayed: Scope that selects deleted sources: summaries with a source that decay deleted and that matches this
+            scope are hidden, too. A summary without remaining sources isn't rewritten.
     """
     of_decayed = [] if decayed is None else decayed_sources.list_summaries(tx, tenant_id, decayed)
     summary_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *of_decayed})
@@ -351,5 +351,9 @@ def queue_notes(tx: database.Transaction, tenant_id: UUID) -> None:
 
 
 def queue_removal(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID) -> None:
-    """Create the job that removes the hidden memories of an erasure or a quarantine (by its id) from the indexes."""
+    """Create the job that removes the memories hidden by an erasure or a quarantine from the indexes.
+
+    Args:
+        erasure_id: Id of the erasure or the quarantine.
+    """
     jobs.add(tx, uuid4(), tenant_id, HIDE, {"erasure_id": str(erasure_id)}, lone=False)

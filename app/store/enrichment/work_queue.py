@@ -22,6 +22,8 @@ SEARCHED_BY: Final = (INDEX, EMBED)
 
 NIL = UUID(int=0)
 _ITEMS_LOOKED_AT = 64
+BEHIND_SECONDS: Final = 0.5
+"""Age from which an item shows that the stages of `SEARCHED_BY` can't keep up; see `is_search_behind`."""
 TURN_SECONDS_MAX: Final = 1.0
 """Age from which a claim no longer prevents other claims of its tenant's work (`Sharing.one_turn`): the claimed
 work takes long, as with a slow model, or the worker died."""
@@ -320,6 +322,23 @@ def oldest_age_seconds(tx: Connection, stage: str) -> float:
 
 _OLDEST = text("""
 SELECT coalesce(greatest(extract(epoch FROM now() - min(created_at)), 0), 0) FROM tenant_work WHERE stage = :stage
+""")
+
+
+def is_search_behind(tx: Connection) -> bool:
+    """Return True if an item of any tenant has waited `BEHIND_SECONDS` for a stage of `SEARCHED_BY`.
+
+    Items that were postponed because of a provider or a budget don't count.
+    """
+    return bool(tx.execute(_BEHIND, {"stages": list(SEARCHED_BY), "seconds": BEHIND_SECONDS}).scalar())
+
+
+_BEHIND = text("""
+SELECT EXISTS (
+  SELECT FROM tenant_work
+  WHERE stage = ANY(:stages) AND (claimed_until < now() OR claim IS NOT NULL)
+    AND created_at < now() - make_interval(secs => :seconds)
+)
 """)
 
 

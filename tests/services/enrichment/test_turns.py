@@ -10,6 +10,8 @@ import pytest
 from app.clients.redis.connection import SHARED_TURNS
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
+from app.store.core import database
+from app.store.enrichment import work_queue
 from app.store.ingest.envelopes import WORK_ITEM_MEMORIES
 from tests.service import Service
 
@@ -74,3 +76,65 @@ def test_a_stage_has_short_turns_as_soon_as_the_drain_has(service: Service) -> N
     assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES, "the first item, instead of both"
     service.redis.delete(SHARED_TURNS)
     assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each rest of scoring, which no test waits for."""
+    rests: list[float] = []
+    monkeypatch.setattr(stage_runner, "_rest", rests.append)
+    return rests
+
+
+@pytest.fixture
+def scored_next(service: Service) -> list[UUID]:
+    """Two tenants with a memory each, whose work for all stages was queued a minute ago."""
+    tenant_ids = [service.tenant().tenant_id for _ in range(2)]
+    for tenant_id in tenant_ids:
+        service.send(tenant_id, "a word")
+    drain.drain_streams()
+    service.rows("UPDATE tenant_work SET created_at = created_at - interval '1 minute' RETURNING 1")
+    return tenant_ids
+
+
+def test_scoring_rests_after_a_shared_turn_while_search_is_behind(
+    service: Service, scored_next: list[UUID], rests: list[float]
+) -> None:
+    service.configure(slice_seconds=100)
+    assert stage_runner.run_score_stage() == len(scored_next)
+    assert len(rests) == len(scored_next)
+    assert all(seconds > 0 for seconds in rests)
+
+
+def test_scoring_never_rests_longer_than_a_slice(service: Service, scored_next: list[UUID], rests: list[float]) -> None:
+    service.configure(slice_seconds=1e-6)
+    assert stage_runner.run_score_stage() == 1
+    assert rests == [1e-6]
+
+
+def test_scoring_goes_on_when_search_has_caught_up_or_waits_for_a_provider(
+    service: Service, scored_next: list[UUID], rests: list[float]
+) -> None:
+    assert stage_runner.run_index_stage() == len(scored_next)
+    with database.shared() as tx:
+        for tenant_id in scored_next:
+            work_queue.postpone(tx, work_queue.EMBED, tenant_id, 60)
+    assert stage_runner.run_score_stage() == len(scored_next)
+    assert rests == []
+
+
+def test_scoring_goes_on_while_all_other_work_is_recent(service: Service, rests: list[float]) -> None:
+    for _ in range(2):
+        service.send(service.tenant().tenant_id, "a word")
+    drain.drain_streams()
+    service.rows("UPDATE tenant_work SET created_at = now() + interval '1 hour' RETURNING 1")
+    assert stage_runner.run_score_stage() == 2
+    assert rests == []
+
+
+def test_scoring_of_a_tenant_alone_never_rests(service: Service, rests: list[float]) -> None:
+    service.send(service.tenant().tenant_id, "a word")
+    drain.drain_streams()
+    service.rows("UPDATE tenant_work SET created_at = created_at - interval '1 minute' RETURNING 1")
+    assert stage_runner.run_score_stage() == 1
+    assert rests == []

@@ -210,7 +210,7 @@ def _done(report: Mapping[str, Any], texts: Texts) -> str:
 
 
 def _describe_similar_hidden(report: Mapping[str, Any], texts: Texts) -> str:
-    """Return a list of the erasures and quarantines that hide memories under another spelling of the person's name.
+    """Return a list of the erasures and quarantines that hide memories stored under another spelling of the name.
 
     It is empty if there are none.
     """
