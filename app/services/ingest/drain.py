@@ -210,8 +210,9 @@ def _read(entry: StreamEntry) -> Arrival | EnvelopeTouches:
         raise MalformedEnvelope(reason)
     if envelope.form == "touches":
         return EnvelopeTouches(envelope.base, envelope.accepted_ms / 1000, uses.decode(envelope.body))
-    memories = [with_expiry(memory, envelope.accepted_ms / 1000) for memory in memories]
-    return Arrival(envelope.position, envelope.base, envelope.accepted_ms, memories, envelope.sent_ms, envelope.writer)
+    accepted_ms = envelope.accepted_ms
+    memories = [with_expiry(memory, accepted_ms / 1000) for memory in memories]
+    return Arrival(envelope.position, envelope.base, accepted_ms, memories, envelope.sent_ms, envelope.writer)
 
 
 def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) -> None:
