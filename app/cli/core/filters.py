@@ -46,7 +46,7 @@ Categories = Annotated[
     Labels,
     typer.Option(
         "--category",
-        help="Only memories to which the caller assigned this category. Repeatable; memories of any of the given "
+        help="Only memories to which an application assigned this category. Repeatable; memories of any of the given "
         "categories match.",
     ),
 ]

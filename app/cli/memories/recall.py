@@ -46,10 +46,10 @@ def recall(
             "--least",
             min=0,
             max=1,
-            help="Minimum relevance, 0 to 1; replaces all thresholds of the policy. By default, the policy's "
-            "threshold for questions about the user is 0.03, and 0.005 for the first search result. So for such a "
-            "question, `--least 0.05` can return fewer memories than a recall without `--least`. 0 returns the best "
-            "matches even if none is relevant.",
+            help="Minimum relevance, 0 to 1; replaces all thresholds of the policy. For a question about the user, the "
+            "policy's default threshold is 0.03, and a recall may add the first search result with a relevance above "
+            "0.005. So for such a question, `--least 0.05` can return fewer memories than a recall without `--least`. "
+            "0 returns the best matches even if none is relevant.",
         ),
     ] = None,
     budget: Annotated[

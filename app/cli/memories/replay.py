@@ -55,7 +55,9 @@ def replay(
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="Run the searches again on the current memories instead of reranking the recorded results."
+            "--again",
+            help="Run the searches again on the current memories, with the recorded query vectors and word ids, "
+            "instead of reranking the recorded results.",
         ),
     ] = False,
     fit: Annotated[

@@ -102,7 +102,7 @@ def erase(
         str | None,
         typer.Option(
             "--legal-basis",
-            help="Legal basis, stated in the report: with --law gdpr a letter of Art. 17(1), `a` to `f`, or any text.",
+            help="Legal basis, stated in the report: with --law gdpr a point of Art. 17(1), `a` to `f`, or any text.",
         ),
     ] = None,
     as_written: AsWritten = False,

@@ -51,7 +51,7 @@ def accept_queue(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accept this Redis as the queue. Afterwards, requests with a 202 that neither it nor PostgreSQL contains are lost.
+    """Accept this Redis as the queue. Requests answered with 202 are then lost if neither it nor PostgreSQL has them.
 
     Also marks the losses shown by `ebbing queue` as known. If another installation uses this Redis, accepting it here
     locks that installation out: check EBBING_REDIS_URL first.

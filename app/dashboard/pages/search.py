@@ -35,7 +35,7 @@ NAMES: Final[Mapping[str, str]] = {
     "first_person": "first person",
     "moment": "time match",
     "now": "current",
-    "thread": "thread's match",
+    "thread": "best match in thread",
     "neighbours": "neighbours' match",
     "spread": "linked result",
     "strength": "strength",

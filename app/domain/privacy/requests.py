@@ -63,13 +63,13 @@ class IdentityCheck(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Extension(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Extension of a request's legal deadline, of which the requester is notified before the first deadline.
+    """Extension of a request's legal deadline. The notice to the requester must be sent before the first deadline.
 
     Attributes:
         reason: The reason, up to 500 characters, which the notice states; stored for 24 months, and must not contain
             personal data.
-        months: Number of further months under the GDPR, 1 or 2 (default 2). Not allowed under the CCPA, which allows
-            45 further days.
+        months: Number of further months under the GDPR, 1 or 2 (default 2). Omit this field under the CCPA, which
+            always extends by 45 days.
         notified_at: Time at which the notice was sent; omit it if the notice is sent later, and record it then.
         dry_run: Only return the request with the new deadline.
     """

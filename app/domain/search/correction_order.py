@@ -85,9 +85,9 @@ def place_corrections(
     """Return the results with each correction above the results that it corrects.
 
     A correction that ranks lower takes the rank and score of the corrected result. The corrected result moves down to
-    the vacated rank, or to the last visible rank if the vacated one isn't visible. If the correction itself takes the
-    last visible rank, or a lower one, the corrected result moves to the next rank. Of two corrections of one memory,
-    the later ranks higher. No result is dropped and corrections never apply across subjects.
+    the vacated rank, or to the last visible rank if the vacated one isn't visible, but always to a rank below the
+    correction. Of two corrections of one memory, the later ranks higher. No result is dropped and corrections never
+    apply across subjects.
 
     Args:
         results: Ordered by score.

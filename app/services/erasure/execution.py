@@ -5,8 +5,8 @@ up to the watermark is erased or dropped, however late it is processed. The eras
 Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
 final scan of every store finds no residue.
 
-A pass executes the plan once. Another pass follows if the final scan finds residue (the report counts both as one), or
-when a legal hold that delayed the erasure is released. The counts in the plan and the executed steps cover all passes.
+A pass executes the plan once. Another pass follows when a legal hold that delayed the erasure is released, or if the
+final scan finds residue (the report counts these two passes as one). The planned and executed counts cover all passes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def run_slice(job: Job) -> Step:
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:
     """Execute the erasures that are due and have no unfinished job, such as deletions of single memories.
 
-    The first slice also adopts memories that earlier versions deleted, and clears names that their workers left.
+    The first slice also adopts memories that earlier versions deleted, and clears aliases that these versions left.
 
     Args:
         as_of: The time of the nightly run.

@@ -5,8 +5,8 @@ into a Redis without a mark; afterwards, connections to a Redis without this mar
 until the right Redis is back, or an operator accepts the current one. Each API process also writes its accepted
 requests to PostgreSQL about once a second, as witness rows. Each row is checked later: stored requests need no further
 check, requests still in the stream are checked again, and requests that two checks find in neither place are recorded
-as a gap. If an API process and Redis are killed together, requests accepted in the last second have no witness row, so
-these checks can't detect their loss.
+as a gap. If a loss of power ends an API process and Redis together, requests accepted in the last second have no
+witness row, so these checks can't detect their loss.
 
 The mark contains a random identifier, `epoch`, and a time, `beat`. Accepted requests advance `beat` in both stores;
 while no requests arrive, each API process advances it in Redis only. Without these idle beats, Redis could be refused

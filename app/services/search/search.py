@@ -324,7 +324,7 @@ def rank_gathered(tenant_id: UUID, gathered: CandidateSet, request: SearchReques
 
 
 def _reference_time(request: SearchRequest, policy: Policy) -> datetime | None:
-    """Return the time to which the query's time expressions refer, in the tenant's time zone; None if out of range."""
+    """Return the reference time for expressions like "yesterday", in the tenant's time zone; None if out of range."""
     try:
         return (request.as_of or datetime.now(UTC)).astimezone(ZoneInfo(policy.time_zone))
     except OverflowError:
@@ -343,7 +343,7 @@ def _vector(
 def _archive_vectors(
     tenant_id: UUID, searched: Space | None, request: SearchRequest, idf: Mapping[str, float], wanted: Ranking
 ) -> tuple[ReducedVector, ...]:
-    """Return the query's vectors for archived memories; a vector in the request is used only in the searched space."""
+    """Return the query's vectors for archived memories; the request's own vector applies only to `searched`."""
 
     def asked(space: Space) -> NDArray[np.float32] | None:
         if request.vector is not None and space != searched:

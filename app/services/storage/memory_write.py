@@ -308,8 +308,8 @@ def hide_summaries(
     """Hide summaries derived from these memories until they are rewritten from their remaining sources.
 
     Args:
-        decayed: Scope that selects deleted sources: summaries with a source that decay deleted and that matches this
-            scope are hidden, too. A summary without remaining sources isn't rewritten.
+        decayed: Scope for sources that were deleted because they decayed: if such a source matches this scope, its
+            summary is hidden, too. A summary without remaining sources isn't rewritten.
     """
     of_decayed = [] if decayed is None else decayed_sources.list_summaries(tx, tenant_id, decayed)
     summary_ids = sorted({*merges.list_summaries(tx, tenant_id, source_ids), *of_decayed})

@@ -62,7 +62,7 @@ class _Written:
     Attributes:
         contents: The contents that were encrypted, by memory.
         keys: Wrapped keys of the records.
-        owners: Wrapped keys of the owners at the time of encryption.
+        owners: Wrapped keys at the time of encryption, by owner (a subject, or the tenant for memories without one).
     """
 
     segment_id: UUID

@@ -58,7 +58,7 @@ def render_report(report: Mapping[str, Any], texts: Texts = ENGLISH) -> str:
 
 
 def describe_basis(law: str, legal_basis: str | None, texts: Texts) -> str:
-    """Return the legal basis of an erasure in words: a letter of GDPR Art. 17(1) is quoted with its ground."""
+    """Return the legal basis of an erasure in words: a point of GDPR Art. 17(1) is quoted with its ground."""
     if legal_basis is None:
         return texts.text(f"basis.{law}")
     return texts.text(f"basis.gdpr_{legal_basis}") if law == "gdpr" and legal_basis in GDPR_GROUNDS else legal_basis
