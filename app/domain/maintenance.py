@@ -90,8 +90,8 @@ KINDS: Final[dict[str, Maintenance]] = {
         "Write notes of promoted memories",
         "Start a job that writes notes of promoted memories below the operator's folder, updates notes that differ, "
         "and removes the notes of other memories. An edited note is counted and not overwritten.",
-        "Write, update and remove the notes of promoted memories below EBBING_NOTES_DIR (also runs nightly).\n\nNotes "
-        "that were edited by hand are listed, but not overwritten.",
+        "Write, update and remove the notes of promoted memories in a subfolder of EBBING_NOTES_DIR (also runs "
+        "nightly).\n\nNotes that were edited by hand are listed, but not overwritten.",
         ("--dry-run", "--wait"),
         answer="a page of notes with their state and what would happen, and counts for this page",
         dry_run="List the notes that would be written or removed, and the edited notes.",

@@ -238,7 +238,7 @@ def test_findings_retention_and_holds_are_told(api: Api, visit: Visit) -> None:
     assert "The text contains names or addresses" not in shown
     [named] = api.remember({"text": "My sister Ingrid lives at 12 Oak Street with Tomasz."})
     shown = said(visit("read").page(f"/memories/{named}"))
-    assert "No personal data detected other than names or addresses: " in shown
+    assert "The only personal data detected are names or addresses: " in shown
     assert "person name (2), street address (1). They affect retention only if the policy lists" in shown
     assert "the case of the heron" in said(visit("read", "privacy").page(f"/memories/{memory_id}"))
 

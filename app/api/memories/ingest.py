@@ -232,8 +232,8 @@ def _refused(error: Exception, request_id: str) -> ASGIApp:
     """Build the response to a failed request.
 
     This is a separate function, so that `ours`, often the caught exception itself, isn't a local variable of the
-    caller. The exception's traceback refers to the caller's frame, and this reference cycle would keep the connection
-    alive until the next garbage collection.
+    caller. The exception's traceback refers to the caller's frame. If the frame also referred to the exception, this
+    reference cycle would keep the connection alive until the next garbage collection.
     """
     ours = as_ours(error)
     metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()

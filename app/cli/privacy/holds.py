@@ -59,8 +59,8 @@ def place(
         str,
         typer.Option(
             "--reason",
-            help="Reason, visible to keys with the scope `privacy`; must not name the subject, or a subject of the "
-            "thread or of the listed memories.",
+            help="Reason, visible to keys with the scope `privacy`; must not contain the name given with --subject, or "
+            "the name of a subject whose memories are selected with --thread or by id.",
         ),
     ],
     ground: Annotated[

@@ -46,7 +46,7 @@ def subjects(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the people and other subjects that memories are about, by name, or find one."""
+    """List subjects (people and others that memories are about) in the order of their names, or search for a name."""
     if search is None:
         found = fetch_list(url, PATH, "subjects", limit)
         rows = [(each["subject"], each["memories"], each["hidden"]) for each in found]

@@ -45,10 +45,10 @@ class Dynamics(Protocol):
     def due_at(self, state: State, thresholds: Floats | float) -> Floats:
         """Return the moment at which each row's strength falls below its threshold.
 
-        The returned moment is at most 1 ms late, but may be too early, though never before the anchor; it is `inf` if
-        the strength never falls below the threshold. If a row is still above its threshold at that moment, the caller
-        should advance the row and call `due_at` again. A caller that schedules the next check of a row should set it at
-        least `DUE_MARGIN_SECONDS` after the current one.
+        The returned moment is at most 1 ms late. It may be early, but never before the anchor. It is `inf` if the
+        strength never falls below the threshold. If a row is still above its threshold at that moment, the caller
+        should advance the row and call `due_at` again. A caller should schedule the next check of a row at least
+        `DUE_MARGIN_SECONDS` after the current check.
         """
 
     def advance(self, state: State, now: Floats | float) -> State:
@@ -77,4 +77,4 @@ class Bridging(Dynamics, Protocol):
         """Return the score as an SQL expression; as of the anchor if `refresh_seconds` is finite."""
 
     def level_sql(self, row: Row[Term], at: Term, score: Term) -> str:
-        """Return the column `level` as `at_strength` sets it, as an SQL expression; `at` mustn't precede the anchor."""
+        """Return an SQL expression for the `level` that `at_strength` sets; `at` mustn't precede the anchor."""

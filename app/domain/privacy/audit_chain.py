@@ -1,7 +1,8 @@
 """The hash chain of the audit log: each entry's hash covers the entry and the hash of its predecessor.
 
-A chain alone doesn't reveal that its last entries are missing, or that all of it was rewritten. The stored head of the
-chain reveals missing last entries. An anchor, a position recorded elsewhere, reveals a rewritten chain.
+A chain alone doesn't reveal that its last entries are missing, or that all of it was rewritten. The number and
+hash of the last entry are also stored separately (the head), which reveals missing last entries. An anchor, a position
+recorded elsewhere, reveals a rewritten chain.
 """
 
 from __future__ import annotations

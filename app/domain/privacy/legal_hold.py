@@ -36,8 +36,8 @@ class HoldFilter(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_d
         tags: Memories with all of these tags.
         categories: Memories with any of these categories.
         kinds: Memories of any of these kinds.
-        after: Memories of events at this time or later. If the time of the event is unknown, acceptance counts.
-        before: Memories of events before this time. If the time of the event is unknown, acceptance counts.
+        after: Memories of events at this time or later. If the event's time is unknown, the acceptance time counts.
+        before: Memories of events before this time. If the event's time is unknown, the acceptance time counts.
     """
 
     thread: StorableName | None = None

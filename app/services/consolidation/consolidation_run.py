@@ -47,7 +47,10 @@ SOURCES: Final = 500
 """Approximate maximum number of memories merged in one transaction."""
 PAUSED: Final = "the policy has paused consolidation: the next run after the pause processes the remaining groups"
 MODEL_SECONDS: Final = 20.0
-"""Time limit for model calls for one transaction's groups; the summaries are written before the next calls start."""
+"""Time limit for model calls for one transaction's groups.
+
+The transaction stores the summaries before the model calls for the next transaction's groups start.
+"""
 
 
 def run_job_slice(job: Job) -> Step:
@@ -65,7 +68,7 @@ def start_by_size() -> int:
     A tenant has at most one such run a day; like all jobs of the lane `maintain`, it may wait while ingest is behind.
 
     Returns:
-        The number of created jobs.
+        The number of tenants whose size requires a run. A tenant with an unfinished job gets no second one.
     """
     with database.drain() as tx:
         tenant_ids = growth.list_large(tx)
@@ -239,7 +242,7 @@ class RunPreview:
     Attributes:
         plans: Groups that a run would change, in order.
         looked_at: Number of new or changed memories.
-        clusters: Number of groups that contain them.
+        clusters: Number of groups that contain new or changed memories.
         is_complete: Whether all groups are listed.
     """
 

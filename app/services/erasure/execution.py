@@ -5,8 +5,8 @@ up to the watermark is erased or dropped, however late it is processed. The eras
 Every step can be repeated after a crash. An erasure is verified when the executed steps equal the planned ones and a
 final scan of every store finds no residue.
 
-A pass executes the plan once. Another pass follows when a legal hold that delayed the erasure is released, or if the
-final scan finds residue (the report counts these two passes as one). The planned and executed counts cover all passes.
+A pass executes the plan once, and is repeated if the final scan finds residue. Another pass follows when a legal hold
+that delayed the erasure is released. The report doesn't count repetitions, but its counts of data include them.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _plan(tenant_id: UUID, erasure: Erasure, tries: int, after: UUID) -> Step:
     """Write the plan, and enter the memory ids in the ledger, which a restore of the data doesn't overwrite.
 
     Args:
-        after: Id of the last merge whose summary earlier slices have rewritten or left unchanged.
+        after: Id of the last merge that earlier slices have processed; its summary was rewritten or left unchanged.
     """
     retry_state = {"phase": "plan", "tries": tries}
     if erasure.whole_tenant:

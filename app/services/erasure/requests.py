@@ -167,8 +167,8 @@ def create(
     Args:
         tx: The tenant's transaction, with the legal holds' lock shared and the erasures' lock exclusive.
         new: The erasure, with its dates.
-        logged: Entry for the request log, which replaces an earlier state of the entry. None for a
-            caller's deletion of many memories, which the nightly run carries out, and for the deletion of a tenant.
+        logged: Entry to store in the request log; an earlier state of this entry is replaced. None for the deletion of
+            a tenant, and for a caller's deletion of many memories. The nightly run carries out the latter.
         replayed: Whether the request is entered again because the restored data lacks it; the audit log records this.
     """
     requests.add(tx, tenant_id, new)

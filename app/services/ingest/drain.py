@@ -180,7 +180,7 @@ def _store_together(tenant_id: UUID, entries: Sequence[StreamEntry], *, free: bo
             failpoints.trigger("drain.before_commit")
     if to_upsert:
         stored += upsert_by_external_id.upsert_memories(tenant_id, to_upsert)
-    if touched:  # last, since the uses may refer to memories of the same turn
+    if touched:  # after the memories, since the uses may refer to memories of the same turn
         reinforcement.reinforce_used(tenant_id, touched)
     # Unreadable entries are set aside last, after all steps that may be retried, so that each is set aside only once.
     # A retry by this worker can't help: another program or a newer API wrote them, or Redis lost part of them.

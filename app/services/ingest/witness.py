@@ -98,7 +98,7 @@ class Witness:
     def write(self) -> None:
         """Write the remembered requests to PostgreSQL, and advance the mark's beat in both stores.
 
-        Without requests, advance only Redis's beat, every `IDLE_BEAT_SECONDS`, or in the next call if that failed.
+        Without requests, advance only Redis's beat, every `IDLE_BEAT_SECONDS`; after a failure, the next call retries.
         Failures are logged if there are requests. Up to `PENDING_MAX` unwritten requests remain remembered for the next
         call.
         """

@@ -286,6 +286,6 @@ def _budget(tenant_id: UUID) -> Iterator[Finding]:
     if state is not budget.BudgetState.OK:
         is_hard = state is budget.BudgetState.HARD
         what = "the budget for models is used up" if is_hard else "the budget for models is almost used up"
-        todo = "raise it in the policy or the settings; while the budget is used up, word-based rules rate "
-        todo += "memories, until midnight UTC at the latest"
+        todo = "raise it in the policy or the settings; otherwise, once the budget is used up, word-based rules rate "
+        todo += "memories until midnight UTC"
         yield Finding("trouble" if is_hard else "attention", "budget", what, todo, "money")

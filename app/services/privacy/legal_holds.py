@@ -109,9 +109,9 @@ def get(tenant_id: UUID, hold_id: UUID) -> tuple[Hold, HoldCounts, WaitingErasur
 def release_hold(
     tenant_id: UUID, hold_id: UUID, released_by: str, reason: str | None = None
 ) -> tuple[Hold, WaitingErasures]:
-    """Release a hold and make the memories that it covered due for the next sweep, which decides their tiers again.
+    """Release a hold and mark its memories as due for the next sweep, which decides their tiers again.
 
-    If there are more than `ROWS` memories, a job makes the remaining ones due. Held erasures continue at once with
+    If there are more than `ROWS` memories, a job marks the remaining ones. Held erasures continue at once with
     the memories that no other hold covers.
 
     Args:

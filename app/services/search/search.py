@@ -67,7 +67,9 @@ def search(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None
 
 
 def find_memories(tenant_id: UUID, request: SearchRequest, policy: Policy | None = None) -> SearchOutcome:
-    """Return the best results for the request; none if no memory has a word of the query or a cosine above 0 to it.
+    """Return the best results for the request.
+
+    There are none if no memory has a word of the query, or a vector with a positive cosine to the query's vector.
 
     Args:
         policy: Overrides the tenant's policy.
@@ -120,8 +122,8 @@ def gather_candidates(
     resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     if compared.mark != resolved.around.mark or _is_in_another_era(resolved.around, compared.now):
         # The cached context is out of date, for one of two reasons. The tenant's policies or spaces have changed, and
-        # vectors of its former space may be deleted. Or this process's clock stopped while the machine was suspended:
-        # the database's clock is then ahead of it, and another policy is in force.
+        # vectors of its former space may no longer exist. Or this process's clock stopped while the machine was
+        # suspended: the database's clock is then ahead of it, and another policy is in force.
         search_context_cache.forget(tenant_id)
         resolved, compared = _find_candidates(tenant_id, request, policy, emphasis)
     around = resolved.around._replace(now=compared.now)

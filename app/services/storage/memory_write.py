@@ -17,7 +17,8 @@ locked in id order.
 2. rows of the ingest ledger (table `envelopes`, one row per request)
 3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is approved, rejected or undone
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
-10. at the end of the block: stale merges and summaries to hide, then counts, counters of tier moves, and audit chain
+10. at the end of the block: merges that become stale and summaries that are hidden; then counts, counters of tier
+    moves, and audit chain
 
 The feed of changes needs no lock, but its rows must be written while the rows of the changed memories are locked.
 """
@@ -205,7 +206,7 @@ class MemoryWrite:
         return hidden.ids
 
     def measure(self, memory_ids: Sequence[UUID]) -> None:
-        """Count these memories before and after the rest of the block, and add the difference to the tenant's counts.
+        """Count these memories now and at the end of the block, and add the difference to the tenant's counts.
 
         Call this before writing memories if the block can't compute the difference itself. A memory that doesn't
         exist yet counts as 0 at the time of the call. Later calls for the same memory have no effect.
@@ -220,7 +221,7 @@ class MemoryWrite:
         self._inserted.update(memory_ids)
 
     def report(self, change_type: str, memory_ids: Collection[UUID]) -> None:
-        """Add changes to the tenant's feed, beside those that follow from the other calls."""
+        """Add changes to the tenant's feed, in addition to the changes that the other methods add."""
         self._reported += feed.batches(change_type, memory_ids)
 
     def count(self, change: TierCounts, moves: Counted) -> None:

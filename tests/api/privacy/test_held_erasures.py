@@ -161,7 +161,7 @@ def test_a_ground_that_is_added_later_is_stated_by_letter_report_and_page(api: A
     assert [each["code"] for each in report["operator_texts"]] == ["hold", "correction"]
     page = api.get(f"{ERASURES}/{case.erasure_id}/report?format=html").text
     assert "Legal ground: archiving in the public interest" in page
-    assert "before the correction of its ground or reason on" in page
+    assert "whose ground or reason was corrected on" in page
     assert "Legal ground: archiving in the public interest" in case.letter().text
     assert fields(api.patch(hold, json={})) == ["ground"]
     assert fields(api.patch(hold, json={"ground": "revenge"})) == ["ground"]

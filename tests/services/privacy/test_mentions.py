@@ -226,7 +226,7 @@ def test_a_kept_text_that_another_erasure_replaces_is_gone_in_the_first_report(d
     assert kept in visible(render_report(read_report(desk.tenant_id, first)))
     mentions.review(desk.tenant_id, second, MentionReview(redact=(1,)), "key")
     text = visible(render_report(read_report(desk.tenant_id, first)))
-    assert "The text was since replaced because of another erasure, or deleted." in text
+    assert "The text has since been deleted, or replaced because of another erasure." in text
     assert kept not in text
     assert "A review decided that the text referred to the person" in visible(
         render_report(read_report(desk.tenant_id, second))
