@@ -13,8 +13,10 @@ _TESTED: Final = (*(f"{kind}_{outcome}" for kind in TESTS for outcome in ("passe
 _MERGED: Final = ("linked", "waiting", "summaries", "by_model", "merged")
 _SEGMENTS: Final = ("dropped", "compacted", "orphans", "lost")
 
+ERASE: Final = "erase"
+"""Kind of the job that executes an erasure."""
 RIGHTS_KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "erase": (),
+    ERASE: (),
     "export": (),
     "hide": (),
     "quarantine": (),

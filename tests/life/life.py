@@ -159,6 +159,8 @@ class World:
         """Do all pending work, and learn the salience of memories whose text was scored."""
         self.place.work()
         for person in self.people:
+            for erasure in [each for each in person.model.erasures.values() if each.status == "held"]:
+                person.model.finish(erasure)  # a memory that came to match since is erased unless a hold covers it
             if unscored := [memory for memory in person.model.visible().values() if not memory.is_scored]:
                 self.learn_scores(person, unscored)
 

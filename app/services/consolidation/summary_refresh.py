@@ -20,7 +20,7 @@ from app.domain.jobs import Job, Step
 from app.domain.privacy.audit_chain import Action
 from app.services.consolidation import summaries, supersession_restore
 from app.services.enrichment import reminders
-from app.services.storage.memory_write import REDERIVE, MemoryWrite, memory_write
+from app.services.storage.memory_write import REDERIVE, MemoryWrite, continue_held, memory_write
 from app.services.strength.rebase import STEP_SECONDS
 from app.store.changes import feed
 from app.store.consolidation import consolidation_runs, decayed_sources, edited_supersessions, merged_memories, merges
@@ -195,6 +195,7 @@ def _write(write: MemoryWrite, case: _StaleSummary, summary_id: UUID, summary: S
 def _hidden_by_itself(tx: database.Transaction, tenant_id: UUID, summary_id: UUID) -> bool:
     """Hide the rewritten summary again if an open erasure matches the summary itself; return True if it is hidden."""
     hidden_ids, _ = hidden_memories.hide_matching(tx, tenant_id, [summary_id], also_by_id=True)
+    continue_held(tx, tenant_id, hidden_ids)
     if hidden_ids:
         embeddings.remove(tx, tenant_id, [summary_id])
         word_index.remove(tx, tenant_id, [summary_id])

@@ -24,13 +24,13 @@ import structlog
 from app import failpoints, metrics, queues
 from app.clients.redis import closed_tenants, stream_position
 from app.domain.changes.types import ERASURE_COMPLETED
-from app.domain.jobs import Job, Step
+from app.domain.jobs import ERASE, Job, Step
 from app.domain.privacy.erasure import digest
 from app.services.consolidation import summary_refresh
 from app.services.erasure import batch, mentions
 from app.services.erasure.plan import total_removed, write_plan
 from app.services.erasure.report import build_report, schedule_rewrites
-from app.services.erasure.requests import ERASE, adopt, get_or_404
+from app.services.erasure.requests import adopt, get_or_404
 from app.services.erasure.steps import (
     STEP_SECONDS,
     Overtaken,

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from app import failpoints, queues
 from app.clients.redis.stream import backlog
 from app.domain.changes.types import ERASURE_CANCELLED, ERASURE_REQUESTED
+from app.domain.jobs import ERASE
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
 from app.domain.privacy.case_details import check_legal_basis
@@ -46,7 +47,6 @@ from app.store.privacy import holds, request_log
 from app.store.tenants import tenants
 from app.store.tiers import tier_moves
 
-ERASE: Final = "erase"
 _NOTHING: Final = Scope()
 
 

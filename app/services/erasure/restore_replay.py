@@ -14,14 +14,14 @@ import msgspec
 import structlog
 
 from app import failpoints
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.audit_chain import CLI, Detail
 from app.domain.privacy.erasure import EVERYTHING, Named, digest
 from app.domain.privacy.legal_hold import Scope
 from app.errors import EbbingError, NotReplayed
 from app.services.erasure import execution
 from app.services.erasure.ledger import NO_KEY_STORE, standing
-from app.services.erasure.requests import ERASE, apply_counts, create, get, hide
+from app.services.erasure.requests import apply_counts, create, get, hide
 from app.services.privacy import legal_holds
 from app.services.privacy.retained_texts import possible_names
 from app.services.security import audit

@@ -16,11 +16,11 @@ import structlog
 
 from app import failpoints, metrics, queues
 from app.domain.changes.types import NIGHT_FINISHED
-from app.domain.jobs import Job, Step
+from app.domain.jobs import ERASE, Job, Step
 from app.errors import EbbingError, stored_name
 from app.services.consolidation import approval, consolidation_run, summary_refresh
 from app.services.embedding import reembed, tenant_indexes
-from app.services.erasure import execution, index_removal, requests
+from app.services.erasure import execution, index_removal
 from app.services.evaluation import self_tests
 from app.services.ingest import import_job, import_requests
 from app.services.jobs import backpressure, lease, queue
@@ -80,7 +80,7 @@ KINDS: dict[str, JobKind] = {
     cold_restore.KIND: JobKind(cold_restore.run_job_slice),
     segment_compaction.KIND: JobKind(segment_compaction.run_job_slice),
     HIDE: JobKind(index_removal.run_hide_slice),
-    requests.ERASE: JobKind(execution.run_slice),
+    ERASE: JobKind(execution.run_slice),
     expiry.KIND: JobKind(expiry.run_job_slice),
     export_requests.KIND: JobKind(export_job.run_job_slice),
     import_requests.KIND: JobKind(import_job.run_job_slice, import_job.clean_cancelled),

@@ -8,10 +8,11 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from app import queues
+from app.domain.jobs import ERASE
 from app.domain.privacy.requests import KEPT_MONTHS, RequestStatistics
 from app.domain.privacy.urgency import Deadline, sort_by_urgency
 from app.errors import Conflict
-from app.services.erasure.requests import ERASE, get_or_404
+from app.services.erasure.requests import get_or_404
 from app.services.security import operator_log
 from app.store.core import database
 from app.store.erasure import requests

@@ -34,6 +34,7 @@ from uuid import UUID, uuid4
 from app import failpoints
 from app.domain.changes.types import DELETED, MOVED, RESTORED, STORED, UPDATED
 from app.domain.ingest.ids import array_literal
+from app.domain.jobs import ERASE
 from app.domain.privacy.audit_chain import SYSTEM, Action, Detail
 from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
@@ -47,7 +48,7 @@ from app.store.core import database
 from app.store.embedding import embeddings
 from app.store.enrichment import word_index
 from app.store.enrichment.work_queue import EMBED
-from app.store.erasure import hidden_memories
+from app.store.erasure import hidden_memories, requests
 from app.store.erasure.hidden_memories import Hidden
 from app.store.files import file_memories
 from app.store.jobs import jobs
@@ -329,7 +330,20 @@ def hide_matching(
         hidden_supersessions.hide_supersessions(tx, tenant_id, erasure_id, summaries.ids)
         hidden = hidden.plus(summaries.counts)
         queue_removal(tx, tenant_id, erasure_id)
+    continue_held(tx, tenant_id, ids_by_erasure)
     return hidden.plus(_hide_quarantined(tx, tenant_id, memory_ids))
+
+
+def continue_held(tx: database.Transaction, tenant_id: UUID, ids_by_erasure: Mapping[UUID, Sequence[UUID]]) -> None:
+    """Queue a job for each held erasure that has just hidden a memory without a legal hold.
+
+    All other memories without a hold are already erased. Without the job, this memory would be retained until the
+    release of a hold that doesn't cover it.
+    """
+    for erasure_id in requests.filter_held(tx, tenant_id, list(ids_by_erasure)):
+        hidden_ids = ids_by_erasure[erasure_id]
+        if len(holds.list_by_memory(tx, tenant_id, hidden_ids)) < len(hidden_ids):
+            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
 
 
 def _hide_quarantined(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:

@@ -161,6 +161,13 @@ WHERE tenant_id = :tenant AND batch_id IS DISTINCT FROM erasure_id
 ORDER BY requested_at DESC, erasure_id DESC""")  # noqa: S608 - constants only
 
 
+def filter_held(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> list[UUID]:
+    """Return those of these erasures that are held and have no unfinished job."""
+    if not erasure_ids:
+        return []
+    return list(tx.execute(_HELD, {"tenant": tenant_id, "erasure_ids": list(erasure_ids)}).scalars())
+
+
 def open_scopes(tx: Connection, tenant_id: UUID) -> list[Erasure]:
     """Return the unfinished erasures, oldest request first."""
     return [as_erasure(row) for row in tx.execute(_OPEN, {"tenant": tenant_id})]
@@ -208,6 +215,11 @@ WITHOUT_JOB: Final = """NOT EXISTS (
     SELECT FROM jobs
     WHERE jobs.tenant_id = :tenant AND status IN ('queued', 'running') AND kind = 'erase'
       AND parameters->>'erasure_id' = CAST(erasures.erasure_id AS text))"""
+_HELD: Final = text(f"""
+SELECT erasure_id FROM erasures
+WHERE tenant_id = :tenant AND erasure_id = ANY (:erasure_ids) AND status = 'held' AND {WITHOUT_JOB}
+ORDER BY erasure_id
+""")  # noqa: S608 - constants only
 _DUE: Final = text(f"""
 SELECT erasure_id FROM erasures
 WHERE tenant_id = :tenant AND status IN ('grace', 'running') AND erasure_id <> ALL (CAST(:failed AS uuid[]))

@@ -9,10 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.tiers import pca
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE
 from app.services.tiers import archive, pca_fitting
 from app.services.tiers.pca_fitting import ChosenBasis
 from app.store.core import database

@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.clients.object_store import cold_store
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.dead_letter_redaction import placeholder_thread
 from app.domain.privacy.legal_hold import Scope
 from app.domain.text.embedding_input import CONTEXT_TURNS
 from app.domain.tiers import pca
 from app.services.erasure import execution, requests, steps
-from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.requests import ErasureOptions
 from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letter_replay
 from app.services.privacy import legal_holds

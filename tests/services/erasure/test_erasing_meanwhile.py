@@ -10,10 +10,9 @@ import pytest
 from app.clients.redis.connection import COUNTERS, RedisError
 from app.domain.ingest.envelope import replay_header
 from app.domain.ingest.ids import generate_base
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE
 from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letter_replay, drain
 from app.services.privacy import legal_holds

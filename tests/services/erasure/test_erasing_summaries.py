@@ -13,12 +13,12 @@ from sqlalchemy import text
 
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.ingest.sources import Writer
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.legal_hold import Scope
 from app.errors import NotFound
 from app.services.consolidation import summary_refresh, supersession
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories, recount
 from app.services.privacy import legal_holds
 from app.services.storage import lookup

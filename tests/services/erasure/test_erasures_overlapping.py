@@ -8,9 +8,11 @@ from uuid import UUID
 import pytest
 
 from app.domain.ingest.memory import MemoryPatch
+from app.domain.privacy.legal_hold import Scope
 from app.errors import NotFound
 from app.services.erasure import requests
 from app.services.memories import memories
+from app.services.privacy import legal_holds
 from app.services.storage import lookup
 from app.services.tiers import tier_report
 from app.store.memories import tenant_counts
@@ -91,6 +93,26 @@ def test_what_an_update_by_external_id_lets_be_about_such_a_person_is_hidden_and
     assert known["text"] not in house.listed() + house.search_texts("pears")
     assert hidden_today(house) == before + 2
     assert house.service.one("SELECT count(*) FROM words WHERE word LIKE 'pear%%' AND documents > 0") == 0
+    assert house.drift() == tenant_counts.NONE
+
+
+@pytest.mark.acceptance(1)
+def test_what_becomes_about_the_person_of_a_held_erasure_is_erased_without_the_release(house: Household) -> None:
+    held, moved, other = house.ids[0], house.ids[1], house.ids[3]
+    legal_holds.place_hold(house.tenant_id, Scope(memory_ids=[held]), "dispute", "key")
+    erasure = house.ask(0, subject="ann")
+    house.work()
+    assert requests.get(house.tenant_id, erasure.erasure_id).status == "held"
+
+    def stored() -> list[Any]:
+        return sorted(row[0] for row in house.service.rows("SELECT memory_id FROM memories"))
+
+    assert stored() == sorted([held, moved, other])
+    memories.edit_memory(house.tenant_id, moved, MemoryPatch(subject="ann"))
+    house.work()
+    assert stored() == sorted([held, other]), "no hold covers the moved memory"
+    assert requests.get(house.tenant_id, erasure.erasure_id).status == "held"
+    assert house.service.rows("SELECT FROM jobs WHERE status IN ('queued', 'running')") == []
     assert house.drift() == tenant_counts.NONE
 
 
