@@ -127,7 +127,10 @@ SELECT EXISTS (SELECT FROM memory_words WHERE tenant_id = %(tenant)s AND memory_
 
 
 def refill_rows(tx: Connection, tenant_id: UUID, bodies: dict[UUID, str]) -> None:
-    """Restore truncated columns from the records' contents, and links whose other end still exists."""
+    """Restore truncated columns from the records' contents, and links whose other end still exists, also hidden ones.
+
+    An erasure that hides the other end may be cancelled; if it is executed, it deletes the link.
+    """
     values = {"tenant": tenant_id, "ids": Uuids(list(bodies)), "bodies": list(bodies.values())}
     driver_connection(tx).execute(_FILL, values)
     driver_connection(tx).execute(_FILL_LINKS, values)
@@ -146,9 +149,8 @@ SELECT %(tenant)s, given.memory_id, link.other_id, link.kind, link.weight, link.
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
 CROSS JOIN jsonb_to_recordset(body->'links')
   AS link (other_id uuid, kind text, weight real, source text, created_at timestamptz)
-WHERE (
-  SELECT deleted_at IS NULL FROM memories AS other
-  WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
+WHERE EXISTS (
+  SELECT FROM memories AS other WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
 ON CONFLICT DO NOTHING
 """
 

@@ -11,8 +11,11 @@ from app.clients.object_store import FailureKind, StoreFailed, cold_store
 from app.domain.ingest.memory import decode_patch
 from app.domain.ingest.uses import Touches, Use
 from app.domain.jobs import Job
+from app.domain.privacy.legal_hold import Scope
 from app.domain.strength.links import NewLink
 from app.errors import Conflict, Misconfigured
+from app.services.erasure import requests
+from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.jobs import queue, runner
 from app.services.memories import links, memories
@@ -23,8 +26,9 @@ from app.services.tiers import cold_restore, cold_storage
 from app.services.uses import reinforcement
 from app.services.uses.reinforcement import EnvelopeTouches
 from app.store.core import database
+from app.store.memories.links import LinkFilter
 from tests.services.cold_due import LONG, Chilled, aged, chilled
-from tests.services.due_deletions import erased
+from tests.services.due_deletions import UNFINISHED, erased, worked
 
 __all__ = ["aged", "chilled"]
 
@@ -70,6 +74,28 @@ def test_a_restore_brings_back_what_there_was_and_counts_as_a_use(chilled: Chill
     assert chilled.segments() == [("dropped", 2, 0)]
     again = cold_restore.restore(chilled.tenant_id, ids)
     assert again.failed == dict.fromkeys(ids, "not in cold storage")
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_link_to_a_hidden_memory_is_back_after_a_restore_if_the_erasure_is_cancelled(
+    chilled: Chilled, is_cancelled: bool
+) -> None:
+    ids = chilled.remember(LONG, "Ben's boat is blue.")
+    links.add(chilled.tenant_id, [link(ids[0], ids[1])])
+    chilled.cool()
+    erasure = requests.request(chilled.tenant_id, ErasureOptions(Scope(memory_ids=[ids[1]]), "gdpr", 7), "key")
+    assert cold_restore.restore(chilled.tenant_id, [ids[0]]).restored == [ids[0]]
+
+    def linked() -> list[UUID]:
+        return [each.other_id for each in links.list_links(chilled.tenant_id, LinkFilter(), None, 10)]
+
+    assert linked() == []
+    if is_cancelled:
+        requests.cancel(chilled.tenant_id, erasure.erasure_id, "key")
+        assert linked() == [ids[1]]
+    else:
+        worked(chilled.service, UNFINISHED)
+        assert chilled.service.one("SELECT count(*) FROM links") == 0
 
 
 def link(one: object, other: object) -> NewLink:
