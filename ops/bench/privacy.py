@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from app.domain.jobs import Job, Step
+from app.domain.jobs import ERASE, Job, Step
 from app.domain.privacy.legal_hold import Scope
 from app.services.embedding.embed import embed_memories
 from app.services.enrichment.index import index_memories
 from app.services.erasure import execution, index_removal, requests
-from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.storage.memory_write import HIDE
 from app.services.tenants import tenants

@@ -10,9 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from app import failpoints
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.services.erasure import execution
-from app.services.erasure.requests import ERASE
 from app.services.erasure.steps import STEPS
 from app.services.tiers import cold_storage
 from app.store.privacy import request_log

@@ -9,10 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution
-from app.services.erasure.requests import ERASE
 from app.services.privacy import legal_holds
 from tests.api.caller import Api
 

@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.domain.ingest.ids import last_seq
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.requests import ErasureOptions
 from app.services.erasure.steps import STEPS
 from app.services.memories import recount
 from app.services.security import audit
@@ -35,7 +35,7 @@ USUAL_PLACES = frozenset({"erasing.cut", "erasing.before_commit", "erasing.memor
 WORKERS = """
 import json, os, sys
 from uuid import UUID, uuid4
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.services.erasure import execution, steps
 import cryptography.hazmat.primitives.ciphers.aead
 

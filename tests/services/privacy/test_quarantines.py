@@ -17,14 +17,14 @@ from app.domain.ingest.ids import RANDOM_BYTES, generate_base, memory_uuids
 from app.domain.ingest.memory import MemoryPatch
 from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.ingest.sources import Source, Writer
-from app.domain.jobs import Job
+from app.domain.jobs import ERASE, Job
 from app.domain.policy import api_keys
 from app.domain.privacy.legal_hold import Scope
 from app.domain.recall.request import RecallRequest
 from app.domain.search.request import SearchRequest
 from app.errors import Conflict, Invalid, NotFound
 from app.services.erasure import execution, requests
-from app.services.erasure.requests import ERASE, ErasureOptions
+from app.services.erasure.requests import ErasureOptions
 from app.services.ingest import drain
 from app.services.memories import memories, recount
 from app.services.privacy import legal_holds, quarantines
