@@ -204,7 +204,7 @@ def run_job_slice(job: Job) -> Step:
 def run_slice(tenant_id: UUID, as_of: datetime | None, state: dict[str, Any], until: float) -> Step:
     """Sweep, then move memories to cold storage; see `rebase.run_slice` for the arguments.
 
-    All slices use the same reference time. The work therefore ends, even if other processes change memories meanwhile.
+    All slices use the same reference time. The work therefore ends, even while other processes change memories.
 
     Raises:
         StoreFailed: The store is unreachable, full, or denies access; earlier moves remain in effect.
