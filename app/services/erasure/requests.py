@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 from app import failpoints, queues
 from app.clients.redis.stream import backlog
 from app.domain.changes.types import ERASURE_CANCELLED, ERASURE_REQUESTED
-from app.domain.jobs import ERASE
 from app.domain.privacy import legal_deadlines
 from app.domain.privacy.audit_chain import CLI, SYSTEM, Action
 from app.domain.privacy.case_details import check_legal_basis
@@ -183,8 +182,7 @@ def create(
         new = replace(new, hidden=hidden_now)
         queue_removal(tx, tenant_id, new.erasure_id)
     if new.whole_tenant or logged is not None:
-        parameters = {"erasure_id": str(new.erasure_id)}
-        jobs.add(tx, uuid4(), tenant_id, ERASE, parameters, lone=False, not_before=new.erase_after)
+        requests.queue_job(tx, tenant_id, new.erasure_id, not_before=new.erase_after)
     if logged is not None:
         request_log.put(tx, tenant_id, logged)
     apply_counts(tx, tenant_id, counts)
@@ -326,7 +324,7 @@ def queue_waiting(tx: database.Transaction, tenant_id: UUID) -> None:
         jobs.add(tx, uuid4(), tenant_id, REDERIVE, {}, lone=True)
     for erasure in requests.open_scopes(tx, tenant_id):
         if erasure.status == "held":
-            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure.erasure_id)}, lone=False)
+            requests.queue_job(tx, tenant_id, erasure.erasure_id)
 
 
 def get_or_404(tx: database.Transaction, tenant_id: UUID, erasure_id: UUID, *, locked: bool = False) -> Erasure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from app import queues
 from app.domain.jobs import ERASE
@@ -17,7 +17,6 @@ from app.services.security import operator_log
 from app.store.core import database
 from app.store.erasure import requests
 from app.store.erasure.requests import Erasure
-from app.store.jobs import jobs
 from app.store.privacy import exports, holds, request_log, rights_overview
 from app.store.privacy.exports import Export
 from app.store.privacy.holds import Hold
@@ -109,7 +108,7 @@ def start_now(tenant_id: UUID, erasure_id: UUID) -> Erasure:
         if erasure.erase_after > now:
             requests.set_fields(tx, tenant_id, erasure_id, erase_after=now)
         if not rights_overview.hasten_jobs(tx, tenant_id, ERASE, erasure_id):
-            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
+            requests.queue_job(tx, tenant_id, erasure_id)
         erasure = get_or_404(tx, tenant_id, erasure_id)
     queues.nudge(queues.RIGHTS_TICK)
     return erasure

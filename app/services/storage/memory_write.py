@@ -34,7 +34,6 @@ from uuid import UUID, uuid4
 from app import failpoints
 from app.domain.changes.types import DELETED, MOVED, RESTORED, STORED, UPDATED
 from app.domain.ingest.ids import array_literal
-from app.domain.jobs import ERASE
 from app.domain.privacy.audit_chain import SYSTEM, Action, Detail
 from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
@@ -343,7 +342,7 @@ def continue_held(tx: database.Transaction, tenant_id: UUID, ids_by_erasure: Map
     for erasure_id in requests.filter_held(tx, tenant_id, list(ids_by_erasure)):
         hidden_ids = ids_by_erasure[erasure_id]
         if len(holds.list_by_memory(tx, tenant_id, hidden_ids)) < len(hidden_ids):
-            jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False)
+            requests.queue_job(tx, tenant_id, erasure_id)
 
 
 def _hide_quarantined(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> TierCounts:

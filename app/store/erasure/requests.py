@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 from sqlalchemy import Connection, Row, text
@@ -19,12 +19,14 @@ from sqlalchemy import Connection, Row, text
 from app.domain.ingest.ids import last_seq
 from app.domain.ingest.json_input import precompile
 from app.domain.ingest.quarantine import Terms
+from app.domain.jobs import ERASE
 from app.domain.privacy.erasure import Status, scope_as_json, scope_from_json
 from app.domain.privacy.late_arrivals import ArrivalErasures
 from app.domain.privacy.legal_deadlines import Law
 from app.domain.privacy.legal_hold import Scope
 from app.store.core.binary_arrays import Uuids, driver_connection, fetch_column
 from app.store.core.paging import Latest, Page, Place
+from app.store.jobs import jobs
 from app.store.privacy.holds import HOLDS, scope_sql
 
 COLUMNS: Final = """erasure_id, kind, status, scope, reason, requested_at, requested_by, due_at, erase_after, hidden,
@@ -159,6 +161,11 @@ SELECT {COLUMNS} FROM erasures
 WHERE tenant_id = :tenant AND batch_id IS DISTINCT FROM erasure_id
   AND (CAST(:status AS text) IS NULL OR status = :status)
 ORDER BY requested_at DESC, erasure_id DESC""")  # noqa: S608 - constants only
+
+
+def queue_job(tx: Connection, tenant_id: UUID, erasure_id: UUID, not_before: datetime | None = None) -> None:
+    """Create the job that executes an erasure, or continues it."""
+    jobs.add(tx, uuid4(), tenant_id, ERASE, {"erasure_id": str(erasure_id)}, lone=False, not_before=not_before)
 
 
 def filter_held(tx: Connection, tenant_id: UUID, erasure_ids: Sequence[UUID]) -> list[UUID]:

@@ -35,7 +35,7 @@ USUAL_PLACES = frozenset({"erasing.cut", "erasing.before_commit", "erasing.memor
 WORKERS = """
 import json, os, sys
 from uuid import UUID, uuid4
-from app.domain.jobs import ERASE, Job
+from app.domain.jobs import Job
 from app.services.erasure import execution, steps
 import cryptography.hazmat.primitives.ciphers.aead
 
