@@ -70,6 +70,7 @@ REASONS: dict[str, str] = {
                 "jobs.state",
             ),
             *("jobs.counts", "jobs.log", "jobs.error", "lineage.part", "links.kind", "links.source"),
+            *("cold_links.kind", "cold_links.source"),
             *("memory_events.kind", "memory_state.tier", "memory_state.salience_source", "memory_state.wanted_tier"),
             *(
                 "memory_state.promoted_for",

@@ -230,6 +230,7 @@ HISTORY = (
         "segment_id, start, length, checksum, key_id, text_version",
         "gen_random_uuid(), 1, 1, '', gen_random_uuid(), 1",
     ),
+    ("cold_links", "other_id, kind, weight, source, created_at", "gen_random_uuid(), 'x', 1, 'caller', now()"),
 )
 
 # Tables whose rows don't belong to one memory.

@@ -16,6 +16,7 @@ PLACES: Final = {
     "words": "made again from the texts",
     "archived_memories": "made again: memories are archived as they are loaded",
     "cold_memories": "made again: texts are decrypted for the dump, and a job moves them back after the load",
+    "cold_links": "made again with cold storage; the rows are dumped as links",
     "segments": "made again with cold storage",
     "pca_bases": "made again from the vectors",
     "pca_samples": "made again from the vectors",

@@ -47,6 +47,7 @@ _METHODS: Final = {
     "memory_words": "deleted, and removed from the neighbours' context and the document frequencies",
     "cold_memories": "deleted, and the key of each record destroyed",
     "links": "deleted at both ends",
+    "cold_links": "deleted at both ends",
     "merges": "emptied",
     "tenant_work": "removed from the work queues",
     "dead_letters": "erased data removed",

@@ -235,7 +235,7 @@ def _write_back(
 
 
 def reactivate_cold(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, actor: str | None = SYSTEM) -> None:
-    """Reactivate cold memories whose rows are complete again, and record a use of each.
+    """Reactivate cold memories whose texts are complete again, with their links, and record a use of each.
 
     The caller then calls `discard_records`.
 
@@ -250,6 +250,7 @@ def reactivate_cold(write: MemoryWrite, memory_ids: Sequence[UUID], rule: str, a
     tx, tenant_id = write.tx, write.tenant_id
     used, era, now = reactivation.record_use(tx, tenant_id, states.lock(tx, tenant_id, memory_ids))
     reactivation.record_reactivation(tx, tenant_id, used, "cold", era, now)
+    cold_segments.restore_links(tx, tenant_id, used.ids)
     write.queue(work_queue.SEARCHED_BY, used.ids)
     write.restored(memory_ids, "cold", rule, actor)
 

@@ -26,7 +26,10 @@ from app.store.tiers import row_deletion
 # By table: SQL for the memory ids in a row, and for the condition that at least one of them is among `ids`.
 _BY_ID: Final = {
     **dict.fromkeys((*row_deletion.OWN, *row_deletion.BY_OTHERS), ("ARRAY[memory_id]", "memory_id = ANY (%(ids)s)")),
-    "links": ("ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
+    **dict.fromkeys(
+        ("links", "cold_links"),
+        ("ARRAY[memory_id, other_id]", "(memory_id = ANY (%(ids)s) OR other_id = ANY (%(ids)s))"),
+    ),
     "dead_letters": ("memory_ids", "memory_ids && %(ids)s"),
     "tenant_work": ("memory_ids", "memory_ids && %(ids)s"),
     "recorded_searches": ("memory_ids", recorded_searches.HOLDS),

@@ -24,6 +24,7 @@ IS_DELETED: Final = """EXISTS (
 DATA: Final = (
     *("memory_windows", "embeddings", "hidden_vectors", "archived_memories", "pca_samples", "memory_words", "words"),
     *(
+        "cold_links",
         "cold_memories",
         "segments",
         "exports",

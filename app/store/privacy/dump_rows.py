@@ -91,14 +91,18 @@ SELECT count(*) FROM hidden_memories WHERE tenant_id = %(tenant)s AND erasure_id
 
 
 def list_connecting(tx: Connection, tenant_id: UUID, table: str, memory_ids: Sequence[UUID]) -> list[dict[str, Any]]:
-    """Return the rows of a table of `CONNECTING` whose first memory is one of these."""
+    """Return the rows of a table of `CONNECTING` whose first memory is one of these, with links in cold storage."""
     first = CONNECTING[table][0]
     statement = f"""
-SELECT (to_jsonb(found) - 'tenant_id')::text FROM {table} AS found
+SELECT (to_jsonb(found) - 'tenant_id')::text FROM {_PLACES.get(table, table)} AS found
 WHERE tenant_id = %(tenant)s AND {first} = ANY (%(ids)s)
 """  # noqa: S608 - names from code
     values = {"tenant": tenant_id, "ids": Uuids(memory_ids)}
     return [msgspec.json.decode(row) for (row,) in driver_connection(tx).execute(statement.encode(), values).fetchall()]
+
+
+_PLACES: Final = {"links": "(SELECT * FROM links UNION ALL SELECT * FROM cold_links)"}
+"""Relations with the rows of a table, if the table alone lacks some."""
 
 
 def list_standing(tx: Connection, tenant_id: UUID, table: str) -> list[dict[str, Any]]:

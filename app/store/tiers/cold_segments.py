@@ -1,7 +1,8 @@
 """Manage cold storage: the manifest of segments, the locations of memories, and their truncated rows in PostgreSQL.
 
 A record's content is JSON with the fields declared as cold and the outgoing links. PostgreSQL creates this JSON, and a
-restore returns it to PostgreSQL unchanged.
+restore returns it to PostgreSQL unchanged. The table `cold_links` has these links, too, for work that doesn't read the
+record; records written by earlier versions have no rows there.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def read_contents(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -
 
 
 _COLD: Final = [field.name for field in COLD]
+_LINK: Final = "other_id, kind, weight, source, created_at"
 _CONTENTS: Final = f"""
 SELECT memory_id, subject, text_version, text, jsonb_build_object(
   {", ".join(f"'{name}', {name}" for name in _COLD)}, 'links', (
@@ -98,7 +100,10 @@ FROM unnest(%(ids)s) AS id CROSS JOIN LATERAL (
 
 
 def truncate_rows(tx: Connection, tenant_id: UUID, texts: dict[UUID, str]) -> None:
-    """Truncate locked rows to these texts, reset the other cold columns, and delete outgoing links and vectors."""
+    """Truncate locked rows to these texts, reset the other cold columns, and delete outgoing links and vectors.
+
+    The memories' locations have been inserted: their links are moved to `cold_links`.
+    """
     values = {"tenant": tenant_id, "ids": Uuids(list(texts)), "texts": list(texts.values())}
     for statement in (_CUT_DOWN, _CUT_LINKS, _CUT_VECTORS, _CUT_ARCHIVED):
         driver_connection(tx).execute(statement, values)
@@ -110,8 +115,13 @@ UPDATE memories AS memory SET text = given.text, {", ".join(f"{name} = DEFAULT" 
 FROM unnest(%(ids)s, %(texts)s::text[]) AS given (memory_id, text)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """.encode()  # noqa: S608 - constants only
-# Links of detected corrections aren't in the record: a restore detects them again if both texts are unchanged.
-_CUT_LINKS: Final = "DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
+# Links of detected corrections aren't kept: a restore detects them again if both texts are unchanged.
+_CUT_LINKS: Final = f"""
+WITH cut AS (DELETE FROM links WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s) RETURNING *)
+INSERT INTO cold_links (tenant_id, memory_id, {_LINK})
+SELECT tenant_id, memory_id, {_LINK} FROM cut WHERE source <> 'correction'
+ON CONFLICT DO NOTHING
+""".encode()  # noqa: S608 - constants only
 _CUT_VECTORS: Final = "DELETE FROM embeddings WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 _CUT_ARCHIVED: Final = "DELETE FROM archived_memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)"
 
@@ -143,16 +153,30 @@ UPDATE memories AS memory SET ({", ".join(_COLD)}) = (
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
 WHERE memory.tenant_id = %(tenant)s AND memory.memory_id = ANY (%(ids)s) AND memory.memory_id = given.memory_id
 """.encode()  # noqa: S608 - constants only
-_FILL_LINKS: Final = """
-INSERT INTO links (tenant_id, memory_id, other_id, kind, weight, source, created_at)
+_OTHER_EXISTS: Final = """EXISTS (
+  SELECT FROM memories AS other WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)"""
+_FILL_LINKS: Final = f"""
+INSERT INTO links (tenant_id, memory_id, {_LINK})
 SELECT %(tenant)s, given.memory_id, link.other_id, link.kind, link.weight, link.source, link.created_at
 FROM unnest(%(ids)s, %(bodies)s::jsonb[]) AS given (memory_id, body)
 CROSS JOIN jsonb_to_recordset(body->'links')
   AS link (other_id uuid, kind text, weight real, source text, created_at timestamptz)
-WHERE EXISTS (
-  SELECT FROM memories AS other WHERE other.tenant_id = %(tenant)s AND other.memory_id = link.other_id)
+WHERE {_OTHER_EXISTS}
 ON CONFLICT DO NOTHING
-"""
+""".encode()  # noqa: S608 - constants only
+
+
+def restore_links(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
+    """Copy these memories' rows in `cold_links` to `links`, under the same condition as `refill_rows`."""
+    driver_connection(tx).execute(_RESTORE_LINKS, {"tenant": tenant_id, "ids": Uuids(memory_ids)})
+
+
+_RESTORE_LINKS: Final = f"""
+INSERT INTO links (tenant_id, memory_id, {_LINK})
+SELECT tenant_id, memory_id, {_LINK} FROM cold_links AS link
+WHERE link.tenant_id = %(tenant)s AND link.memory_id = ANY (%(ids)s) AND {_OTHER_EXISTS}
+ON CONFLICT DO NOTHING
+""".encode()  # noqa: S608 - constants only
 
 
 def upsert_locations(tx: Connection, tenant_id: UUID, segment_id: UUID, entries: Sequence[SegmentEntry]) -> list[UUID]:
@@ -226,7 +250,11 @@ SELECT count(*) FROM cold_memories AS cold WHERE tenant_id = %(tenant)s AND NOT 
 
 
 def delete_locations(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Delete the locations of memories and drop segments without live records. Return the ids of the records' keys."""
+    """Delete the locations of memories with their rows in `cold_links`, and drop segments without live records.
+
+    Returns:
+        The ids of the records' keys.
+    """
     gone = driver_connection(tx).execute(_TAKE_OUT, {"tenant": tenant_id, "ids": Uuids(memory_ids)}).fetchall()
     if gone:
         release_records(tx, tenant_id, [segment_id for segment_id, _ in gone])

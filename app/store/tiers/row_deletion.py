@@ -54,6 +54,7 @@ OWN: Final = (
 ELSEWHERE: Final[dict[str, str]] = {
     "missing_links": missing_links.DELETE_NAMED,
     "links": "DELETE FROM links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
+    "cold_links": "DELETE FROM cold_links WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "self_tests": "DELETE FROM self_tests WHERE tenant_id = %(tenant)s AND other_id = ANY (%(ids)s)",
     "recorded_searches": recorded_searches.DELETE_WITH,
     # Rows that also refer to other memories are retained.
@@ -76,7 +77,14 @@ UPDATE tenant_work SET memory_ids = ARRAY(SELECT id FROM unnest(memory_ids) AS i
 WHERE stage = ANY (%(stages)s) AND tenant_id = %(tenant)s AND memory_ids && %(ids)s AND NOT memory_ids <@ %(ids)s""",
 }
 """Statements, by table, that remove memory ids from rows shared with other memories."""
-BY_OTHERS: Final = ("memory_words", "embeddings", "cold_memories", "supersessions", "hidden_supersessions")
+BY_OTHERS: Final = (
+    "memory_words",
+    "embeddings",
+    "cold_memories",
+    "cold_links",
+    "supersessions",
+    "hidden_supersessions",
+)
 """Tables that other modules clean up, because other rows change as well.
 
 Examples are context in neighbours' rows, record counts of segments, keys of records, and supersession chains that must

@@ -20,6 +20,7 @@ from app.services.ingest import drain
 from app.services.jobs import queue, runner
 from app.services.memories import links, memories
 from app.services.monitoring import doctor_stores
+from app.services.privacy import dump
 from app.services.security import encryption_keys
 from app.services.storage import lookup
 from app.services.tiers import cold_restore, cold_storage
@@ -27,6 +28,7 @@ from app.services.uses import reinforcement
 from app.services.uses.reinforcement import EnvelopeTouches
 from app.store.core import database
 from app.store.memories.links import LinkFilter
+from app.store.privacy import subject_data
 from tests.services.cold_due import LONG, Chilled, aged, chilled
 from tests.services.due_deletions import UNFINISHED, erased, worked
 
@@ -62,6 +64,7 @@ def test_a_restore_brings_back_what_there_was_and_counts_as_a_use(chilled: Chill
     assert (outcome.restored, outcome.failed) == (ids, {})
     assert chilled.rows(*ids) == before
     assert chilled.service.rows("SELECT memory_id, other_id, kind FROM links") == [(*ids, "related")]
+    assert chilled.service.one("SELECT count(*) FROM cold_links") == 0
     assert chilled.tiers(*ids) == ["active", "active"]
     assert (
         chilled.service.rows("SELECT access_count, wanted_tier, restored_at FROM memory_state")
@@ -317,6 +320,38 @@ def test_what_is_sent_again_by_its_own_id_comes_back_as_it_was_sent(chilled: Chi
     assert chilled.tiers(*ids) == ["active", "cold"]
     assert chilled.keys() == (1, 1)
     chilled.whole()
+
+
+def test_links_of_a_cold_memory_outlive_an_update_and_are_dumped(chilled: Chilled) -> None:
+    ids = chilled.remember("one", "two", "three", "four")
+    chilled.service.rows("UPDATE memories SET external_id = text, subject = NULL")
+    links.add(chilled.tenant_id, [link(ids[0], ids[1]), link(ids[0], ids[2]), link(ids[3], ids[1])])
+    chilled.cool()
+
+    def linked() -> list[tuple[UUID, UUID]]:
+        return chilled.service.rows("SELECT memory_id, other_id FROM links ORDER BY memory_id, other_id")
+
+    assert linked() == []
+    lines = [msgspec.json.decode(line) for line in b"".join(dump.stream_dump(chilled.tenant_id, "key")).splitlines()]
+    dumped = [line["row"] for line in lines if line.get("table") == "links"]
+    assert sorted((row["memory_id"], row["other_id"]) for row in dumped) == [
+        (str(ids[0]), str(ids[1])),
+        (str(ids[0]), str(ids[2])),
+        (str(ids[3]), str(ids[1])),
+    ]
+    with database.tenant(chilled.tenant_id) as tx:
+        [held] = subject_data.list_memories(tx, chilled.tenant_id, ids[3:])
+    assert [row["other_id"] for row in msgspec.json.decode(held.others)["cold_links"]] == [str(ids[1])]
+    [segment] = chilled.objects()
+    segment.unlink()  # an update doesn't read the record
+    chilled.service.send(chilled.tenant_id, {"text": "one, again", "external_id": "one"})
+    drain.drain_streams()
+    assert linked() == [(ids[0], ids[1]), (ids[0], ids[2])]
+    assert chilled.service.rows("SELECT memory_id, other_id FROM cold_links") == [(ids[3], ids[1])]
+    memories.delete(chilled.tenant_id, ids[1])
+    erased(chilled.tenant_id)
+    assert linked() == [(ids[0], ids[2])]
+    assert chilled.service.one("SELECT count(*) FROM cold_links") == 0
 
 
 def test_a_dry_run_names_what_a_job_then_moves_page_by_page(chilled: Chilled) -> None:

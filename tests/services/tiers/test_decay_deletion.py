@@ -156,10 +156,21 @@ def fill(service: Service, tenant_id: UUID) -> tuple[list[UUID], UUID]:
             "segment_id, status, path, bytes, checksum, records, live",
             [UUID(int=1), "written", "x", 1, b"", 1, 1],
         ),
-        (
-            "cold_memories",
-            "memory_id, segment_id, start, length, checksum, key_id, text_version",
-            [gone, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
+        *(
+            row
+            for source, target in ((gone, before), (UUID(int=9), gone))
+            for row in (
+                (
+                    "cold_memories",
+                    "memory_id, segment_id, start, length, checksum, key_id, text_version",
+                    [source, UUID(int=1), 1, 1, b"", UUID(int=2), 1],
+                ),
+                (
+                    "cold_links",
+                    "memory_id, other_id, kind, weight, source, created_at",
+                    [source, target, "canaryword", 1, "caller", days(0)],
+                ),
+            )
         ),
         ("notes", "memory_id", [gone]),
         (
