@@ -209,10 +209,22 @@ class World:
             )
             for table in tables
         }
+        rows |= {
+            table: self.api.service.rows(
+                f"SELECT to_jsonb(one) FROM {table} AS one WHERE %s IN (memory_id, superseded_id)",  # noqa: S608 - constants
+                UUID(memory_id),
+            )
+            for table in ("supersessions", "hidden_supersessions")
+        }
         erasures = self.api.service.rows("SELECT erasure_id, kind, status, scope, cut FROM erasures")
         models = [person.model.memories.get(memory_id) for person in self.people]
         expected = [person.model.erasures for person in self.people]
-        return f"{memory_id}: rows {rows}, erasures {erasures}, models {models}, their erasures {expected}"
+        pairs = [(pair, status) for person in self.people for pair, status in person.model.supersessions.items()]
+        related = [(pair, status) for pair, status in pairs if memory_id in pair]
+        return (
+            f"{memory_id}: rows {rows}, erasures {erasures}, models {models}, their erasures {expected}, "
+            f"their supersessions {related}"
+        )
 
     def count_use(self, memory: Remembered, session: str) -> None:
         """Let a use count in the model unless its session used the memory within the refractory period."""

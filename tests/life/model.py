@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -150,13 +151,17 @@ class Model:
         return {tier: tiers.count(tier) for tier in DECAY_TIERS[:3]}
 
     def relations(self) -> set[tuple[str, str]]:
-        """Return the active supersessions between visible memories, newer memory first."""
-        seen = self.visible()
-        return {
-            pair
-            for pair, status in self.supersessions.items()
-            if status == "active" and pair[0] in seen and pair[1] in seen
-        }
+        """Return the active supersessions between visible memories, newer memory first, also through hidden ones."""
+        return self.relations_without(self.memories.keys() - self.visible().keys())
+
+    def relations_without(self, absent: Collection[str]) -> set[tuple[str, str]]:
+        """Return the active supersessions between other memories, direct ones and those that lead through `absent`."""
+        active = {pair for pair, status in self.supersessions.items() if status == "active"}
+        for middle in absent:
+            newer = [pair[0] for pair in active if pair[1] == middle]
+            older = [pair[1] for pair in active if pair[0] == middle]
+            active |= {pair for pair in product(newer, older) if self.supersessions.get(pair, "active") == "active"}
+        return {pair for pair in active if set(pair).isdisjoint(absent)}
 
     def against(self, newer: str, older: str) -> bool:
         """Return True if the subjects differ, or if `older` supersedes `newer` already, also through others."""
@@ -278,8 +283,12 @@ class Model:
         return memory
 
     def remove(self, memory_ids: Iterable[str]) -> None:
-        """Forget memories and all that refers to them."""
-        for memory_id in list(memory_ids):
+        """Forget memories and all that refers to them; what superseded them supersedes what they superseded."""
+        gone = list(memory_ids)
+        seen = self.visible().keys() - gone
+        lasting = {pair: "active" for pair in self.relations_without(set(gone)) if seen >= set(pair)}
+        self.supersessions = lasting | self.supersessions
+        for memory_id in gone:
             memory = self.memories.pop(memory_id)
             self.gone.append((memory_id, memory.codes))
         here = self.memories.keys()
