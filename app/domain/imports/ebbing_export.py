@@ -33,7 +33,7 @@ def read(source: BinaryIO, reading: Reading) -> Iterator[Item]:
 
 def _read_lines(source: BinaryIO, reading: Reading) -> Iterator[Item]:
     names: dict[str, str] = {}
-    links: list[tuple[int, dict[str, Any]]] = []
+    links: list[tuple[int, str, dict[str, Any]]] = []
     for place, line in iterate_lines(source):
         record = TOO_LONG if line is None else decode_object(line)
         if isinstance(record, str):
@@ -46,15 +46,19 @@ def _read_lines(source: BinaryIO, reading: Reading) -> Iterator[Item]:
             external_id = memory.get("external_id") or name_id(_SOURCE, memory.get("memory_id"))
             names[str(memory.get("memory_id"))] = external_id
             yield _read_memory(place, record, memory | {"external_id": external_id}, reading)
-            others = record.get("others")
-            found = others.get("links") if isinstance(others, dict) else None
-            links += [(place, link) for link in found or () if isinstance(link, dict)]
-    for place, link in links:
-        source_id, target_id = (names.get(str(link.get(key))) for key in ("memory_id", "other_id"))
-        if source_id is not None and target_id is not None:
+            links += [(place, external_id, link) for link in _list_links(record.get("others"))]
+    for place, source_id, link in links:
+        target_id = names.get(str(link.get("other_id")))
+        if target_id is not None:
             weight = link.get("weight")
             share = weight if isinstance(weight, int | float) and 0 <= weight <= 1 else 1
             yield Link(place, source_id, target_id, str(link.get("kind")), float(share))
+
+
+def _list_links(others: object) -> list[dict[str, Any]]:
+    """Return the outgoing links in a line's rows of other tables; links of memories in cold storage have their own."""
+    tables = [others.get(name) for name in ("links", "cold_links")] if isinstance(others, dict) else []
+    return [link for rows in tables if isinstance(rows, list) for link in rows if isinstance(link, dict)]
 
 
 def _read_memory(place: int, record: dict[str, Any], memory: dict[str, Any], reading: Reading) -> Item:

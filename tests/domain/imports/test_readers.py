@@ -296,9 +296,11 @@ def test_exports_of_ebbing_keep_strength_uses_and_links() -> None:
     memory = {"memory_id": "m1", "text": "a heron", "external_id": None, "tags": ["bird"], "metadata": None}
     state = {"access_count": 2, "created_at": "2026-03-01T10:00:00+00:00", "accessed_at": "2026-03-02T10:00:00+00:00"}
     state |= {"kind": 1, "salience": 0.5, "salience_source": "caller", "multiplier": 1.2, "promoted_at": None}
-    first = {"memory": memory, "hidden": False, "strength": 0.25, "state": state}
-    link = {"memory_id": "m1", "other_id": "m2", "kind": "related", "weight": 0.5}
-    second = {"memory": memory | {"memory_id": "m2", "external_id": "own"}, "state": state, "others": {"links": [link]}}
+    link = {"other_id": "m2", "kind": "related", "weight": 0.5}
+    cold = {"other_id": "m1", "kind": "about", "weight": 1}
+    first = {"memory": memory, "hidden": False, "strength": 0.25, "state": state, "others": {"links": [link]}}
+    second = {"memory": memory | {"memory_id": "m2", "external_id": "own"}, "state": state}
+    second |= {"others": {"links": [], "cold_links": [cold]}}
     hidden = first | {"hidden": True}
     found = items("ebbing", archive(memories__jsonl=lines(first, second, hidden)))
     kept, other = memories(found)
@@ -306,7 +308,10 @@ def test_exports_of_ebbing_keep_strength_uses_and_links() -> None:
     assert (kept.given.kind, kept.given.salience, kept.given.multiplier) == ("semantic", 0.5, 1.2)
     assert kept.state is not None
     assert (kept.state.strength, kept.state.uses) == (0.25, 2)
-    assert links(found)[0][1:] == ("ebbing:m1", "own", "related", 0.5)
+    assert [each[1:] for each in links(found)] == [
+        ("ebbing:m1", "own", "related", 0.5),
+        ("own", "ebbing:m1", "about", 1),
+    ]
     assert len(faults(found)) == 1
     given = {"text": "a heron", "occurred_at": "2026-03-01T10:00:00Z", "external_id": "e"}
     assert memories(items("ebbing", archive(given__jsonl=lines(given))))[0].given.external_id == "e"

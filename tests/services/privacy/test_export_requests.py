@@ -20,11 +20,12 @@ from app.domain.ingest.memory import MemoryPatch
 from app.domain.jobs import Job
 from app.domain.privacy import export as shapes
 from app.domain.privacy.legal_hold import Scope
+from app.domain.strength.links import NewLink
 from app.errors import Conflict, NotFound, Unavailable
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.jobs import runner
-from app.services.memories import memories
+from app.services.memories import links, memories
 from app.services.privacy import export_archive, export_job, export_requests, legal_holds
 from app.services.security import audit, encryption_keys
 from app.store.core import database
@@ -33,6 +34,7 @@ from app.store.ingest.dead_letters import UnstoredEntry
 from tests.service import Service
 from tests.services.cold_due import Chilled, aged, chilled
 from tests.services.export_store import Vault, vault
+from tests.services.ingest.import_store import Importer
 from tests.waiting import PATIENCE_SECONDS
 
 __all__ = ["aged", "chilled", "vault"]
@@ -422,3 +424,22 @@ def test_each_step_of_an_export_is_audited_without_a_name(vault: Vault) -> None:
 @pytest.fixture(autouse=True)
 def _quick(service: Service) -> None:
     service.configure(slice_seconds=PATIENCE_SECONDS)
+
+
+def test_links_of_an_export_are_imported_those_of_cold_memories_too(chilled: Chilled, tmp_path: Path) -> None:
+    ids = chilled.remember("one", "two", "three", subject="ann")
+    pairs = [(ids[0], ids[1]), (ids[1], ids[2])]
+    links.add(chilled.tenant_id, [NewLink(*pair) for pair in pairs])
+    chilled.service.rows("UPDATE memory_state SET wanted_tier = 'archived' WHERE memory_id = %s", ids[1])
+    chilled.cool()
+    assert chilled.tiers(*ids) == ["cold", "archived", "cold"]
+    house = Vault(chilled.service, Path(chilled.folder))
+    house.tenant_id = chilled.tenant_id
+    lines = house.opened(house.made())["memories.jsonl"]
+    importer = Importer(chilled.service, tmp_path)
+    made = importer.run("ebbing", lines)
+    assert made.counts == {"stored": 3, "links": 2}
+    named = [importer.id_of(f"ebbing:{memory_id}") for memory_id in ids]
+    assert set(
+        importer.service.rows("SELECT memory_id, other_id FROM links WHERE tenant_id = %s", importer.tenant_id)
+    ) == {(named[0], named[1]), (named[1], named[2])}
