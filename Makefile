@@ -11,7 +11,7 @@ UI_READY := $(VENV)/.ready-ui
 MODELS_READY := $(VENV)/.ready-models
 QUIET_PIP := --quiet --disable-pip-version-check --no-input
 UV    := .cache/uv/bin/uv
-COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header
 
 # Tests start hundreds of processes: without kept bytecode, each compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
