@@ -95,7 +95,7 @@ def test_a_night_of_a_clock_that_is_hours_ahead_lets_nothing_go_that_days_would_
     """Two tenants end in the same state, although only one had a clock that jumped."""
     ends = []
     for jumps in ([0.0], [0.0, HOURS, -HOURS, HOURS, 0.0]):
-        service.rows("TRUNCATE memories, memory_state, memory_events, holds, archived_memories, cold_memories")
+        service.rows("TRUNCATE memories, memory_state, memory_events, holds, archived_memories, cold_memories CASCADE")
         aged, lived = tenant(service, monkeypatch, "spec")
         for day in (101, 102, 103):
             for jump in jumps:

@@ -6,7 +6,7 @@ which a search ranks the current statement above the outdated one (`domain.searc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import compress
@@ -64,42 +64,44 @@ class ExaminedMemories:
         given: The examined memories that callers sent and whose texts can be read.
         later: The examined memories in which a user states a change.
         since: Time of the earliest examined memory with a user's statement, by subject.
+        to_mark: Memories whose stored flag `says_change` differs, or whose texts can't be read.
     """
 
     memory_ids: Sequence[UUID]
     given: list[CompleteText]
     later: list[ChangeStatement]
     since: dict[str | None, datetime]
+    to_mark: Collection[UUID]
 
 
-def examine_memories(
-    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy
-) -> ExaminedMemories:
-    """Find new or edited memories that state a change, and update their flags; call this before locking their words.
+def examine_memories(memory_ids: Sequence[UUID], read_texts: Texts, policy: Policy) -> ExaminedMemories:
+    """Find new or edited memories that state a change.
 
     Args:
         read_texts: Texts of these memories, without deleted and cold ones.
     """
     if not policy.supersession.corrections or policy.language != "english" or not memory_ids:
-        return ExaminedMemories(memory_ids, [], [], {})
+        return ExaminedMemories(memory_ids, [], [], {}, ())
     from_callers = [memory for memory in read_texts.memories if memory.is_given]
     screened = compress(read_texts.memories, read_texts.screened.corrections)
     later = _change_statements([_as_said(memory) for memory in screened if memory.is_given and memory.role in _USERS])
-    _mark(tx, tenant_id, memory_ids, read_texts, [change.said.memory_id for change in later])
-    return ExaminedMemories(
-        memory_ids, from_callers, later, _memories_since([memory for memory in from_callers if memory.role in _USERS])
-    )
+    since = _memories_since([memory for memory in from_callers if memory.role in _USERS])
+    to_mark = _list_to_mark(memory_ids, read_texts, [change.said.memory_id for change in later])
+    return ExaminedMemories(memory_ids, from_callers, later, since, to_mark)
 
 
-def _mark(
-    tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID], read_texts: Texts, saying: Sequence[UUID]
-) -> None:
-    """Update the `says_change` flags that differ, and clear the flags of memories whose texts can't be read."""
+def _list_to_mark(memory_ids: Sequence[UUID], read_texts: Texts, saying: Sequence[UUID]) -> set[UUID]:
     marked = [memory.memory_id for memory in read_texts.memories if memory.says_change]
     if len(read_texts.memories) < len(memory_ids):
         marked += set(memory_ids).difference(memory.memory_id for memory in read_texts.memories)
-    if changed := set(saying).symmetric_difference(marked):
-        corrections.mark_changes(tx, tenant_id, list(changed), saying)
+    return set(saying).symmetric_difference(marked)
+
+
+def mark(tx: database.Transaction, tenant_id: UUID, examined: ExaminedMemories) -> None:
+    """Update the flags `says_change` that differ; the caller has locked the memories' rows, but not yet their words."""
+    if examined.to_mark:
+        saying = [change.said.memory_id for change in examined.later]
+        corrections.mark_changes(tx, tenant_id, sorted(examined.to_mark), saying)
 
 
 def link_corrections(tx: database.Transaction, tenant_id: UUID, examined: ExaminedMemories) -> None:
@@ -131,9 +133,9 @@ def refresh_corrections(
     """
     if memory_ids:
         policy = policy or policies.read_current(tx, tenant_id)
-        link_corrections(
-            tx, tenant_id, examine_memories(tx, tenant_id, memory_ids, texts.read(tx, tenant_id, memory_ids), policy)
-        )
+        examined = examine_memories(memory_ids, texts.read(tx, tenant_id, memory_ids), policy)
+        mark(tx, tenant_id, examined)
+        link_corrections(tx, tenant_id, examined)
 
 
 def _is_users(said: CorrectionInput) -> bool:

@@ -11,7 +11,7 @@ from uuid import UUID
 from app.domain.policy.policy import Policy
 from app.services.enrichment import corrections, pii_scan, texts
 from app.store.core import database
-from app.store.enrichment import word_index
+from app.store.enrichment import complete_texts, word_index
 
 
 def index_memories(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None = None) -> int:
@@ -25,8 +25,12 @@ def index_memories(tenant_id: UUID, ids: Sequence[UUID], policy: Policy | None =
     policy = policy or Policy()
     with database.tenant(tenant_id) as tx:
         read = texts.read(tx, tenant_id, ids)
-        pii_scan.store_findings(tx, tenant_id, read, policy)
-        examined = corrections.examine_memories(tx, tenant_id, ids, read, policy)
+        scanned = pii_scan.scan(read, policy)
+        examined = corrections.examine_memories(ids, read, policy)
+        if written := scanned.memory_ids.union(examined.to_mark):
+            complete_texts.lock_rows(tx, tenant_id, written)
+            pii_scan.store(tx, tenant_id, scanned)
+            corrections.mark(tx, tenant_id, examined)
         indexed = word_index.index_words(tx, tenant_id, ids, policy.language, policy.time_zone)
         corrections.link_corrections(tx, tenant_id, examined)
         return indexed

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, compress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from app.domain.policy.policy import Policy
@@ -20,17 +20,34 @@ from app.store.core import database
 from app.store.enrichment import pii_findings
 from app.store.enrichment.complete_texts import CompleteText
 from app.store.enrichment.pii_findings import StoredFinding
+from app.store.enrichment.reminders import ReminderFlags
 
 _SENSITIVITY: Final = dict(zip(KNOWN, SENSITIVITIES, strict=True))
 _TABLE: Final = "zone.tab"
 _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 
 
-def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, policy: Policy) -> None:
-    """Store the personal data and reminder flags found in the texts of new or edited memories.
+class ScannedTexts(NamedTuple):
+    """What a scan of memories' texts found.
 
-    Call this before locking the memories' words.
+    Attributes:
+        concerned: Memories with a finding of personal data, or with an earlier one that must be deleted.
+        findings: Findings of personal data.
+        flags: Reminder flags that may differ from the stored ones.
     """
+
+    concerned: list[CompleteText]
+    findings: list[StoredFinding]
+    flags: list[ReminderFlags]
+
+    @property
+    def memory_ids(self) -> set[UUID]:
+        """Ids of the memories whose rows `store` may change."""
+        return {each.memory_id for each in (*self.concerned, *self.flags)}
+
+
+def scan(texts: Texts, policy: Policy) -> ScannedTexts:
+    """Return the personal data and reminder flags in the texts of new or edited memories."""
     regions, identities = phone_regions(policy), policy.privacy.identities
     findings = []
     concerned = [memory for memory in texts.memories if memory.has_finding]
@@ -39,8 +56,13 @@ def store_findings(tx: database.Transaction, tenant_id: UUID, texts: Texts, poli
             findings.append(finding)
             if not memory.has_finding:
                 concerned.append(memory)
-    pii_findings.write(tx, tenant_id, concerned, findings)
-    reminders.write(tx, tenant_id, texts)
+    return ScannedTexts(concerned, findings, reminders.list_flags(texts))
+
+
+def store(tx: database.Transaction, tenant_id: UUID, scanned: ScannedTexts) -> None:
+    """Store what a scan found; the caller has locked the memories' rows and states, but not yet their words."""
+    pii_findings.write(tx, tenant_id, scanned.concerned, scanned.findings)
+    reminders.write(tx, tenant_id, scanned.flags)
 
 
 get_findings = database.in_tenant(pii_findings.get)

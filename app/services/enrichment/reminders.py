@@ -14,15 +14,19 @@ from app.store.enrichment.reminders import ReminderFlags
 
 def refresh_flags(tx: database.Transaction, tenant_id: UUID, memory_ids: Sequence[UUID]) -> None:
     """Set the flags of these memories from their stored texts; memories in cold storage are skipped."""
-    write(tx, tenant_id, read(tx, tenant_id, memory_ids))
+    write(tx, tenant_id, list_flags(read(tx, tenant_id, memory_ids)))
 
 
-def write(tx: database.Transaction, tenant_id: UUID, texts: Texts) -> None:
-    """Set the flags of memories from texts that are already read; also clear flags that no longer apply."""
-    updated = [
+def list_flags(texts: Texts) -> list[ReminderFlags]:
+    """Return the flags of memories whose text or row has any, so that flags that no longer apply are cleared."""
+    return [
         ReminderFlags(memory.memory_id, memory.text_version, flags)
         for memory, is_read in zip(texts.memories, texts.screened.reminders, strict=True)
         if ((flags := read_flags(memory.text) if is_read else 0) or memory.has_reminders)
     ]
-    if updated:
-        reminders.write(tx, tenant_id, updated)
+
+
+def write(tx: database.Transaction, tenant_id: UUID, flags: Sequence[ReminderFlags]) -> None:
+    """Set these flags; may be none."""
+    if flags:
+        reminders.write(tx, tenant_id, flags)

@@ -175,7 +175,7 @@ def _reindex(tx: database.Transaction, tenant_id: UUID, reworded: list[UUID], fo
     """Reindex memories whose words have changed, and their former neighbours."""
     if reworded:
         policy = policies.read_current(tx, tenant_id)
-        pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, reworded), policy)
+        pii_scan.store(tx, tenant_id, pii_scan.scan(texts.read(tx, tenant_id, reworded), policy))
         cues.delete_outdated(tx, tenant_id, reworded)
         word_index.index_words(tx, tenant_id, [*reworded, *former], policy.language, policy.time_zone)
 

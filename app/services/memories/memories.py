@@ -128,7 +128,7 @@ def edit_memory(
             if PROTECTING_FIELDS & changes.keys():
                 tiers.mark_due(tx, tenant_id, [stored_id])
         if reworded:
-            pii_scan.store_findings(tx, tenant_id, texts.read(tx, tenant_id, [stored_id, *versions]), policy)
+            pii_scan.store(tx, tenant_id, pii_scan.scan(texts.read(tx, tenant_id, [stored_id, *versions]), policy))
             cues.delete_outdated(tx, tenant_id, [stored_id])
             word_index.index_words(
                 tx, tenant_id, [stored_id, *versions, *former_neighbours], policy.language, policy.time_zone

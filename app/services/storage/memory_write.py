@@ -15,7 +15,8 @@ locked in id order.
    releasing a hold takes the first in exclusive mode; starting, cancelling or executing an erasure locks the second
    in exclusive mode
 2. rows of the ingest ledger (table `envelopes`, one row per request)
-3. rows of `memories`, 4. rows of `memory_state`, 5. the row of a merge that is approved, rejected or undone
+3. rows of `memories`, 4. rows of `memory_state`, then of `scores`, 5. the row of a merge that is approved, rejected or
+   undone
 6. the tenant's embedding spaces, 7. the word index, 8. segments and keys of cold storage, 9. supersessions
 10. at the end of the block: merges that become stale and summaries that are hidden; then counts, counters of tier
     moves, and audit chain

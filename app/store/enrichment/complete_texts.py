@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -45,6 +45,22 @@ def read(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> list[Co
     """Return these memories without deleted ones and cold ones, whose complete texts are only in segments."""
     rows = driver_connection(tx).execute(_READ, {"tenant": tenant_id, "ids": Uuids(memory_ids)}, binary=True)
     return list(map(CompleteText._make, rows.fetchall()))
+
+
+def lock_rows(tx: Connection, tenant_id: UUID, memory_ids: Collection[UUID]) -> None:
+    """Lock the rows of these memories, then their states, both in id order."""
+    driver_connection(tx).execute(_LOCK, {"tenant": tenant_id, "ids": Uuids(sorted(memory_ids))})
+
+
+_LOCK: Final = """
+WITH locked AS MATERIALIZED (
+  SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY (%(ids)s)
+  ORDER BY memory_id FOR NO KEY UPDATE
+)
+SELECT FROM memory_state
+WHERE tenant_id = %(tenant)s AND memory_id = ANY (ARRAY(SELECT memory_id FROM locked))
+ORDER BY memory_id FOR UPDATE
+"""
 
 
 # Subqueries read the other tables once per batch and hash the result. Without statistics, the planner could run joins

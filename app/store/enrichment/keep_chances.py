@@ -70,7 +70,10 @@ ORDER BY turn.memory_id
 
 
 def write(tx: Connection, tenant_id: UUID, chances: Sequence[KeepChance]) -> None:
-    """Write the chances of memories that the rules have scored and whose text is unchanged since it was read."""
+    """Write the chances of memories that the rules have scored and whose text is unchanged since it was read.
+
+    The memories' states are locked before their scores, as in all transactions that write both.
+    """
     if chances:
         tx.execute(_WRITE, {"tenant": tenant_id, "rows": msgspec.json.encode(chances).decode()})
 
@@ -79,9 +82,13 @@ _WRITE = text("""
 WITH found AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS found (
     memory_id uuid, text_version integer, keep_chance real)
+), states AS MATERIALIZED (
+  SELECT memory_id FROM memory_state
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM found))
+  ORDER BY memory_id FOR UPDATE
 ), locked AS MATERIALIZED (
   SELECT memory_id, text_version FROM scores
-  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM found)) AND scorer = 'heuristic'
+  WHERE tenant_id = :tenant AND memory_id = ANY (ARRAY(SELECT memory_id FROM states)) AND scorer = 'heuristic'
   ORDER BY memory_id FOR UPDATE
 )
 UPDATE scores AS known SET keep_chance = found.keep_chance
@@ -93,6 +100,7 @@ WHERE known.tenant_id = :tenant AND known.memory_id = found.memory_id
 def copy_to_states(tx: Connection, tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     """Copy the stored chances of these memories to their states; the next sweep decides their tiers again.
 
+    `write` has locked the states.
     Strength doesn't depend on the chance, so it stays as it is.
 
     Returns:
