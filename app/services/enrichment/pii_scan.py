@@ -28,7 +28,7 @@ _LINE: Final = re.compile(r"^([A-Z]{2})\t[^\t]+\t([^\t\n]+)", re.MULTILINE)
 
 
 class ScannedTexts(NamedTuple):
-    """What a scan of memories' texts found.
+    """Results of a scan of memories' texts.
 
     Attributes:
         concerned: Memories with a finding of personal data, or with an earlier one that must be deleted.
@@ -43,7 +43,7 @@ class ScannedTexts(NamedTuple):
     @property
     def memory_ids(self) -> set[UUID]:
         """Ids of the memories whose rows `store` may change."""
-        return {each.memory_id for each in (*self.concerned, *self.flags)}
+        return {memory.memory_id for memory in self.concerned}.union(entry.memory_id for entry in self.flags)
 
 
 def scan(texts: Texts, policy: Policy) -> ScannedTexts:
