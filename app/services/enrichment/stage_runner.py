@@ -173,8 +173,9 @@ def _occupy_seats(number: int) -> Iterator[None]:
 def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
     """Claim a turn: at most `limit` memories, or about `TURN_SECONDS` of work while tenants share the stage.
 
-    While they share the index stage, a tenant has one turn at a time, so that another process of the lane is free to
-    store and index the memories of other tenants.
+    While they share the index stage or the bundled embedder, a tenant has one turn at a time, so that another process
+    or thread is free for the memories of other tenants. Calls to a provider leave the processors free, and turns of
+    other models in the process take seconds, so both aren't limited.
     """
     size, lease_seconds = _turn_sizes[stage], _lease_seconds(stage)
     shared_limit = min(max(size.memories, _least_memories(stage)), limit)
@@ -189,7 +190,7 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
             after=after,
             limit=limit,
             lease_seconds=lease_seconds,
-            sharing=Sharing(shared_limit, is_shared, one_turn=stage == work_queue.INDEX),
+            sharing=Sharing(shared_limit, is_shared, one_turn=_has_one_turn(stage)),
         )
         if claim is None:
             return None
@@ -200,6 +201,10 @@ def _claim(stage: str, after: UUID, limit: int) -> WorkClaim | None:
         if len(claim.memory_ids) > (most if _is_slow(stage) else most + most // 2):
             claim = work_queue.narrow_claim(tx, claim, most, lease_seconds)
         return claim
+
+
+def _has_one_turn(stage: str) -> bool:
+    return stage == work_queue.INDEX or (stage == work_queue.EMBED and settings().embedder == "local")
 
 
 def _is_slow(stage: str) -> bool:

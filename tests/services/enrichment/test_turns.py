@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -76,6 +77,38 @@ def test_a_stage_has_short_turns_as_soon_as_the_drain_has(service: Service) -> N
     assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES, "the first item, instead of both"
     service.redis.delete(SHARED_TURNS)
     assert stage_runner.run_index_stage() == WORK_ITEM_MEMORIES
+
+
+@pytest.mark.parametrize(
+    ("stage", "run", "process"),
+    [
+        (work_queue.INDEX, stage_runner.run_index_stage, "index_memories"),
+        (work_queue.EMBED, stage_runner.embed, "embed_memories"),
+    ],
+)
+def test_during_a_tenant_s_turn_the_other_workers_of_a_stage_are_free_for_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch, stage: str, run: Callable[[], int], process: str
+) -> None:
+    flood, quiet = (service.tenant().tenant_id for _ in range(2))
+    service.send(flood, *(f"memory {number}" for number in range(2 * WORK_ITEM_MEMORIES)))
+    service.send(quiet, "a word")
+    drain.drain_streams()
+    monkeypatch.setitem(stage_runner._last_turns, stage, quiet)  # so the flood's turn is next
+    service.configure(slice_seconds=1e-6)  # one turn per slice
+    processed: list[UUID] = []
+    beside: list[int] = []
+    original = getattr(stage_runner, process)
+
+    def while_others_claim(tenant_id: UUID, *given: Any) -> int:
+        processed.append(tenant_id)
+        if len(processed) == 1:
+            beside.extend([run(), run()])
+        return int(original(tenant_id, *given))
+
+    monkeypatch.setattr(stage_runner, process, while_others_claim)
+    run()
+    assert processed == [flood, quiet]
+    assert beside == [1, 0]
 
 
 @pytest.fixture
