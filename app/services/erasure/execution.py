@@ -56,6 +56,7 @@ from app.store.tenants import tenants
 
 TRIES: Final = 3
 """Maximum number of full passes over the plan while residue is found; after that an operator has to investigate."""
+_NEWER_PLAN: Final = "a newer version has planned this erasure: the next night of that version continues it"
 _RESIDUE_REMAINS: Final = f"residue remains after {TRIES} passes over the plan: see the log event erasure_residue"
 
 log = structlog.get_logger(__name__)
@@ -75,8 +76,8 @@ def run_slice(job: Job) -> Step:
         erasure = combined
     if erasure.status in ("grace", "held"):
         return _start(tenant_id, erasure_id, is_tenant=erasure.whole_tenant)
-    if erasure.status != "running":
-        return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
+    if (ended := _end_without_work(erasure)) is not None:
+        return ended
     tries = job.state.get("tries", 1)
     if erasure.plan is None or job.state.get("phase") == "plan":
         return _plan(tenant_id, erasure, tries, UUID(job.state.get("summary", NIL.hex)))
@@ -88,6 +89,16 @@ def run_slice(job: Job) -> Step:
         return _erase(tenant_id, erasure, state)
     except Overtaken:
         return Step(0, {"tries": tries}, finished=False)
+
+
+def _end_without_work(erasure: Erasure) -> Step | None:
+    """Return the last step of a job whose erasure isn't running, or has steps that this version doesn't know."""
+    if erasure.status != "running":
+        return Step(0, {}, finished=True, notes=(f"the erasure is {erasure.status}",))
+    named = {step["step"] for step in (*(erasure.plan or ()), *erasure.executed)}
+    if not named <= steps_for(erasure).keys():  # after a rollback, this version doesn't know all stores
+        return Step(0, {}, finished=True, failure=_NEWER_PLAN)
+    return None
 
 
 def run_night_slice(tenant_id: UUID, as_of: datetime, state: dict[str, Any], until: float) -> Step:

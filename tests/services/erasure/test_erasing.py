@@ -21,6 +21,7 @@ from app.services.ingest import dead_letter_replay
 from app.services.privacy import legal_holds
 from app.services.tiers import pca_fitting, segment_compaction
 from app.store.core import database
+from app.store.erasure import requests as stored_requests
 from app.store.jobs import jobs
 from app.store.tiers import cold_segments
 from tests.service import Service
@@ -53,6 +54,30 @@ def carried_out(tenant_id: UUID, erasure_id: UUID, steps: int = 100) -> str:
 
 def removed(tenant_id: UUID, erasure_id: UUID) -> dict[str, int]:
     return {each["step"]: each["removed"] for each in requests.get(tenant_id, erasure_id).executed}
+
+
+def test_a_plan_of_a_newer_version_waits_for_that_version(house: Household) -> None:
+    """After a rollback, an erasure may have steps that this version doesn't know; its nights go on with the others."""
+    newer, other = (erase(house.tenant_id, subject=subject) for subject in ("ann", "bob"))
+    assert carried_out(house.tenant_id, newer, steps=2) == "running"
+    own = requests.get(house.tenant_id, newer).plan
+    assert own is not None
+    with database.tenant(house.tenant_id) as tx:
+        stored_requests.set_fields(tx, house.tenant_id, newer, plan=[{**own[0], "step": "dreams"}, *own])
+    job = Job(uuid4(), house.tenant_id, ERASE, {"erasure_id": str(newer)}, {}, None, 0)
+    done = execution.run_slice(job)
+    assert (done.finished, done.failure) == (True, execution._NEWER_PLAN)
+    house.service.rows("UPDATE jobs SET status = 'failed' WHERE kind = 'erase' RETURNING 1")
+    night: dict[str, Any] = {}
+    with database.tenant(house.tenant_id) as tx:
+        now = database.now(tx)
+    while not (step := execution.run_night_slice(house.tenant_id, now, night, time.monotonic())).finished:
+        night = step.state
+    assert requests.get(house.tenant_id, newer).status == "running"
+    assert requests.get(house.tenant_id, other).status == "verified"
+    with database.tenant(house.tenant_id) as tx:
+        stored_requests.set_fields(tx, house.tenant_id, newer, plan=own)
+    assert carried_out(house.tenant_id, newer) == "verified"
 
 
 # --- Dead letters and their replays (acceptance 10) ---
