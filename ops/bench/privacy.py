@@ -12,7 +12,7 @@ from app.domain.jobs import ERASE, Job, Step
 from app.domain.privacy.legal_hold import Scope
 from app.services.embedding.embed import embed_memories
 from app.services.enrichment.index import index_memories
-from app.services.erasure import execution, index_removal, requests
+from app.services.erasure import execution, index_removal, night_slice, requests
 from app.services.erasure.requests import ErasureOptions
 from app.services.memories import memories
 from app.services.storage.memory_write import HIDE
@@ -86,7 +86,7 @@ def _deletions(place: Place, plan: Plan) -> Iterator[Figure]:
     done = Step(0, state, finished=False)
     started = time.perf_counter()
     while not done.finished:
-        done = execution.run_night_slice(tenant_id, later, state, time.monotonic() + SLICE_SECONDS)
+        done = night_slice.run_night_slice(tenant_id, later, state, time.monotonic() + SLICE_SECONDS)
         state = done.state
     took = time.perf_counter() - started
     _expect(place, "SELECT count(*) FROM erasures WHERE tenant_id = %s AND status = 'verified'", tenant_id, deleted)

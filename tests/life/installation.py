@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from app.services.enrichment import stage_runner
-from app.services.erasure import execution, ledger, restore_replay
+from app.services.erasure import ledger, night_slice, restore_replay
 from app.services.ingest import drain
 from app.services.jobs import runner
 from app.store.core import database
@@ -115,7 +115,7 @@ class Installation:
         for _ in range(ROUNDS):
             with database.tenant(tenant.tenant_id) as tx:
                 now = database.now(tx)
-            done = execution.run_night_slice(tenant.tenant_id, now, state, time.monotonic() + 10)
+            done = night_slice.run_night_slice(tenant.tenant_id, now, state, time.monotonic() + 10)
             if done.finished:
                 self.work()
                 return

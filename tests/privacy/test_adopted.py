@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.privacy.legal_hold import Scope
-from app.services.erasure import execution, requests
+from app.services.erasure import night_slice, requests
 from app.services.privacy import legal_holds
 from app.services.security import audit
 from app.store.core import database
@@ -50,7 +50,7 @@ class Past:
         state: dict[str, Any] = {}
         counts: dict[str, int] = {}
         for _ in range(1000):
-            did = execution.run_night_slice(self.tenant_id, as_of or datetime.now(UTC), state, time.monotonic())
+            did = night_slice.run_night_slice(self.tenant_id, as_of or datetime.now(UTC), state, time.monotonic())
             counts = {name: counts.get(name, 0) + did.counts.get(name, 0) for name in {*counts, *did.counts}}
             if did.finished:
                 return counts

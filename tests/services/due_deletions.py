@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from app.services.erasure import execution
+from app.services.erasure import night_slice
 from app.services.jobs import runner
 from app.settings import settings
 from tests.service import Service
@@ -40,7 +40,7 @@ def erased(tenant_id: UUID) -> None:
     state: dict[str, Any] = {}
     later = datetime.now(UTC) + timedelta(days=31)
     for _ in range(1000):
-        did = execution.run_night_slice(tenant_id, later, state, time.monotonic())
+        did = night_slice.run_night_slice(tenant_id, later, state, time.monotonic())
         if did.finished:
             return
         state = did.state

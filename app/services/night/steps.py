@@ -17,7 +17,7 @@ from app.domain.jobs import Step
 from app.services.consolidation import consolidation_run, contradictions
 from app.services.embedding import tenant_indexes
 from app.services.enrichment import keep_chance_fill
-from app.services.erasure import execution
+from app.services.erasure import night_slice
 from app.services.evaluation import self_tests
 from app.services.jobs import housekeeping
 from app.services.memories import recount
@@ -86,7 +86,7 @@ STEPS: Final[dict[str, CarryOn]] = {
     "calibration": keep_calibration.run_slice,
     "promote": promotion_run.run_slice,
     "sweep": sweep.run_slice,
-    "erasures": execution.run_night_slice,
+    "erasures": night_slice.run_night_slice,
     "expire": expiry.run_slice,
     "consolidate": consolidation_run.run_slice,
     "contradictions": contradictions.run_slice,

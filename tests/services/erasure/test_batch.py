@@ -14,7 +14,7 @@ from app import failpoints
 from app.domain.privacy.export import NewExport
 from app.domain.privacy.legal_hold import Scope
 from app.errors import Conflict
-from app.services.erasure import batch, execution, requests, steps
+from app.services.erasure import batch, execution, night_slice, requests, steps
 from app.services.erasure.report import read_report
 from app.services.erasure.requests import ErasureOptions
 from app.services.erasure.steps import STEPS
@@ -320,7 +320,7 @@ def test_state_of_a_night_that_the_previous_version_began(deleted: Deleted, fold
     deleted.delete(0, 2)
     state: dict[str, Any] = {"erasure": None, "failed": [], "apart": []}
     later = datetime.now(UTC) + timedelta(days=31)
-    while not (done := execution.run_night_slice(deleted.tenant_id, later, state, time.monotonic())).finished:
+    while not (done := night_slice.run_night_slice(deleted.tenant_id, later, state, time.monotonic())).finished:
         state = done.state
         assert {"erasure", "failed", "apart"} <= state.keys(), "keys that the previous version reads"
     assert folded == [2]

@@ -14,7 +14,7 @@ from app.domain.privacy.dead_letter_redaction import placeholder_thread
 from app.domain.privacy.legal_hold import Scope
 from app.domain.text.embedding_input import CONTEXT_TURNS
 from app.domain.tiers import pca
-from app.services.erasure import execution, requests, steps
+from app.services.erasure import execution, night_slice, requests, steps
 from app.services.erasure.requests import ErasureOptions
 from app.services.erasure.steps import STEPS
 from app.services.ingest import dead_letter_replay
@@ -71,7 +71,7 @@ def test_a_plan_of_a_newer_version_waits_for_that_version(house: Household) -> N
     night: dict[str, Any] = {}
     with database.tenant(house.tenant_id) as tx:
         now = database.now(tx)
-    while not (step := execution.run_night_slice(house.tenant_id, now, night, time.monotonic())).finished:
+    while not (step := night_slice.run_night_slice(house.tenant_id, now, night, time.monotonic())).finished:
         night = step.state
     assert requests.get(house.tenant_id, newer).status == "running"
     assert requests.get(house.tenant_id, other).status == "verified"
@@ -271,10 +271,10 @@ def test_a_night_leaves_to_a_job_what_a_job_is_to_do(house: Household) -> None:
     erasure_id = erase(house.tenant_id, subject="ann")
     with database.tenant(house.tenant_id) as tx:
         now = database.now(tx)
-    execution.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
+    night_slice.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
     assert requests.get(house.tenant_id, erasure_id).status == "grace"
     house.service.rows("UPDATE jobs SET status = 'failed', finished_at = now() WHERE kind = 'erase'")
-    execution.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
+    night_slice.run_night_slice(house.tenant_id, now, {}, time.monotonic() + PATIENCE_SECONDS)
     assert requests.get(house.tenant_id, erasure_id).status == "verified"
 
 
