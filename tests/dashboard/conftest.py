@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.dashboard import login
+from app.dashboard import login, provider_login
+from app.dashboard.login_limit import LoginFailures
 from app.domain.policy.api_keys import SCOPES
 from app.services.monitoring import status
 from app.services.tenants import tenants
@@ -19,8 +20,9 @@ __all__ = ["api"]
 
 @pytest.fixture(autouse=True)
 def no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear the record of failed log-ins, so that tests don't depend on their order."""
-    monkeypatch.setattr(login, "failures", login.LoginFailures())
+    """Clear this process's counts of failed log-ins, so that tests don't depend on their order."""
+    monkeypatch.setattr(login, "failures", LoginFailures("log-in"))
+    monkeypatch.setattr(provider_login, "bad_codes", LoginFailures("code"))
 
 
 @pytest.fixture
