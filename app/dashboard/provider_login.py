@@ -29,8 +29,8 @@ T = TypeVar("T")
 router = APIRouter(prefix="/log-in/oidc")
 
 bad_codes = LoginFailures("code")
-"""Failed log-ins for which the provider was called. They are apart from other failures, so that answers without a log-in
-attempt, which anybody can send, don't keep a network from logging in through the provider."""
+"""Failed log-ins for which the provider was called. They are counted apart from other failures, so that answers without
+a log-in attempt, which anybody can send, don't prevent a network's log-ins through the provider."""
 
 
 @router.get("")
