@@ -87,7 +87,8 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
     """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
-    `X-Forwarded-For` names the caller, for the limit on failed log-ins."""
+    `X-Forwarded-For` names the caller, for the limit on failed log-ins. The caller is the last address, in all lines of
+    the header, that isn't one of these proxies."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
@@ -27,6 +27,8 @@ from app.services.privacy import retained_texts
 from app.services.security import log_in_access, operator_log
 from app.services.tenants import tenants
 from app.services.transient_errors import is_transient
+
+T = TypeVar("T")
 
 FIELDS_MAX: Final = 50
 
@@ -92,16 +94,28 @@ class Action:
         """Id of the API key or the person that performs the action."""
         return self.viewer.key_id
 
-    def record(self, act: str, target: object = "") -> None:
-        """Record the action with key and reason before it is performed.
+    def record(self, act: str, word: str = "") -> None:
+        """Record an action without an object, with key and reason, before it is performed.
 
         Args:
             act: Fixed name of the action.
-            target: Id or fixed name of the object; the caller checks before that a name from a request exists.
+            word: A fixed word that describes the action further.
+        """
+        operator_log.record_action(self.tenant_id, self.key_id, act, word, self.reason)
+
+    def record_on(self, act: str, target: T, look_up: Callable[[UUID, T], object]) -> None:
+        """Record an action on an object, with key and reason, before it is performed.
+
+        Args:
+            act: Fixed name of the action.
+            target: Id or name of the object, from the request.
+            look_up: Function that raises `NotFound` if the tenant has no such object. It is called first, so that the
+                audit log contains no action on an object that doesn't exist.
 
         Raises:
             Invalid: The reason names the person that the object is about.
         """
+        look_up(self.tenant_id, target)
         retained_texts.check_about(self.tenant_id, str(target), reason=self.reason)
         operator_log.record_action(self.tenant_id, self.key_id, act, str(target), self.reason)
 

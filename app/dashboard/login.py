@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
 
 from app.api.http.auth import cache
 from app.api.http.middleware import find_refusal
 from app.dashboard import rendering, sessions
 from app.dashboard.access import LOOKS, Action, check_origin, read_form, require_action
 from app.dashboard.caller_address import caller_address
+from app.dashboard.login_limit import LoginFailures
 from app.dashboard.rendering import PREFIX
 from app.dashboard.sessions import Session
-from app.errors import EbbingError, FieldError, Invalid, NotAllowed, NotAuthenticated, NotReplayed, TenantClosed
+from app.errors import FieldError, Invalid, NotAllowed, NotAuthenticated, NotReplayed, TenantClosed
 from app.services.security import operators
 from app.services.security.log_in_access import is_offered
 from app.services.tenants import tenants
 
-TRIES: Final = 10
-"""Maximum failed log-ins per address within `TRIES_SECONDS`."""
-TRIES_SECONDS: Final = 60.0
-_ADDRESSES_MAX: Final = 10_000
-
 router = APIRouter()
 
-
-class TooManyLogins(EbbingError):
-    """Rate limit for failed log-ins."""
-
-    status, type, title = 429, "too-many-log-ins", "Too many failed log-ins"
-
-
-class LoginFailures:
-    """Failed log-ins of the last `TRIES_SECONDS`, by address."""
-
-    def __init__(self) -> None:
-        """Start without failures."""
-        self._by_address: OrderedDict[str, list[float]] = OrderedDict()
-
-    def record(self, address: str) -> None:
-        """Record a failed log-in. Log-ins with a valid key are never refused.
-
-        Raises:
-            TooManyLogins: The address has too many recent failures.
-        """
-        recent = self._recent(address)
-        if len(recent) >= TRIES:
-            wait = round(TRIES_SECONDS - (time.monotonic() - recent[0])) + 1
-            raise TooManyLogins(f"try again in {wait} s", retry_after_seconds=wait)
-        self._by_address[address] = [*recent, time.monotonic()]
-        self._by_address.move_to_end(address)
-        while len(self._by_address) > _ADDRESSES_MAX:
-            self._by_address.popitem(last=False)
-
-    def _recent(self, address: str) -> list[float]:
-        since = time.monotonic() - TRIES_SECONDS
-        return [moment for moment in self._by_address.get(address, []) if moment > since]
-
-
-failures = LoginFailures()
+failures = LoginFailures("log-in")
 
 
 @router.get("/log-in")
@@ -76,13 +37,16 @@ async def asked(request: Request) -> Response:
 
 @router.post("/log-in")
 async def log_in(request: Request) -> Response:
-    """Start a session if the key is valid and has a suitable scope."""
+    """Start a session if the key is valid and has a suitable scope.
+
+    Only failures are limited: a log-in with a valid key is never refused because of them.
+    """
     check_origin(request)
     form = await read_form(request)
     try:
         caller = await cache.presented(form.get("key", "").strip())
     except NotAuthenticated:
-        failures.record(caller_address(request))
+        await run_in_threadpool(failures.record, caller_address(request))
         if refusal := await find_refusal():  # the keys, too, are those of the restored copy
             what = "The copy doesn't contain this key: log in with a key that was made before the backup."
             return page_of_log_in(request, 503, f"{_describe_replay(refusal)} {what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,16 +14,23 @@ from starlette.exceptions import HTTPException
 
 from app.dashboard import login, sessions
 from app.dashboard.caller_address import caller_address
+from app.dashboard.login_limit import LoginFailures
 from app.dashboard.sessions import ATTEMPT_COOKIE, ATTEMPT_SECONDS, LogInAttempt, Session
 from app.services.security import log_in_access, operators
 from app.services.security.log_in_access import CALLBACK_PATH, LogInRefused, NoAccess, ProviderAway
 
 CALLS_MAX: Final = 4
 """Maximum number of log-ins that wait for the provider, so that a slow one never takes all threads of the process."""
+CALL_WAIT_SECONDS: Final = 10.0
+"""Longest wait for one of these `CALLS_MAX` places."""
 
 T = TypeVar("T")
 
 router = APIRouter(prefix="/log-in/oidc")
+
+bad_codes = LoginFailures("code")
+"""Failed log-ins for which the provider was called. They are counted apart from other failures, so that answers without
+a log-in attempt, which anybody can send, don't prevent a network's log-ins through the provider."""
 
 
 @router.get("")
@@ -56,6 +64,9 @@ async def receive(request: Request) -> Response:
 
     The response is a page instead of a redirect: browsers send the session's Strict cookie only with requests that
     begin on this site.
+
+    Raises:
+        TooManyLogins: The caller's network has too many recent failures.
     """
     if not log_in_access.is_offered():
         raise HTTPException(404)
@@ -63,7 +74,7 @@ async def receive(request: Request) -> Response:
         session = await _in_turn(request, lambda: _start_session(request))
     except (LogInRefused, NoAccess, ProviderAway) as error:
         if error.status == LogInRefused.status:
-            login.failures.record(caller_address(request))
+            await run_in_threadpool(login.failures.record, caller_address(request))
         answer = login.page_of_log_in(request, error.status, error.detail)
     else:
         answer = login.page_of_log_in(request, entered=True)
@@ -76,18 +87,28 @@ async def receive(request: Request) -> Response:
 def _start_session(request: Request) -> Session:
     """Return a new session of the person whom the provider's answer identifies.
 
+    The limit on bad codes is checked before the provider is called. Log-ins that are in progress at the same time, at
+    most `CALLS_MAX` in a process, can exceed it.
+
     Raises:
+        TooManyLogins: The caller's network has too many recent bad codes; the log-in attempt remains valid.
         LogInRefused: The answer isn't valid for this log-in.
         NoAccess: No rule grants the person access to an existing tenant.
         ProviderAway: The provider can't be used.
     """
     from app.services.security import log_in  # noqa: PLC0415 - large libraries
 
+    address = caller_address(request)
+    bad_codes.check(address)
     attempt = _open_attempt(request)
     code = request.query_params.get("code", "")
     if not 0 < len(code) <= log_in.CODE_MAX_CHARACTERS:
         raise LogInRefused("The log-in provider refused the log-in.")
-    person = log_in.identify(code, attempt.nonce, attempt.verifier)
+    try:
+        person = log_in.identify(code, attempt.nonce, attempt.verifier)
+    except (LogInRefused, ProviderAway):
+        bad_codes.record(address)
+        raise
     entered = operators.record_log_in(log_in_access.find_access(person.rules), person.issuer, person.sub, person.name)
     if entered is None:
         raise NoAccess("EBBING_OIDC_SCOPES names no existing tenant for you.")
@@ -108,5 +129,19 @@ def _open_attempt(request: Request) -> LogInAttempt:
 
 
 async def _in_turn(request: Request, work: Callable[[], T]) -> T:
-    async with request.app.state.provider_calls:
+    """Call a function that may call the provider, while at most `CALLS_MAX` such calls run.
+
+    Raises:
+        ProviderAway: All places were taken for `CALL_WAIT_SECONDS`.
+    """
+    places: asyncio.Semaphore = request.app.state.provider_calls
+    try:
+        async with asyncio.timeout(CALL_WAIT_SECONDS):
+            await places.acquire()
+    except TimeoutError:
+        message = "Too many log-ins wait for the log-in provider. Try again in a minute, or log in with an API key."
+        raise ProviderAway(message) from None
+    try:
         return await run_in_threadpool(work)
+    finally:
+        places.release()

@@ -12,6 +12,7 @@ from fastapi.routing import iter_route_contexts
 
 from app.clients.redis import stream
 from app.dashboard import application, sessions
+from app.domain.policy.api_keys import SCOPES
 from app.services.jobs import schedule
 from app.services.security import operator_log
 from app.services.tenants import tenants
@@ -20,13 +21,27 @@ from tests.api.caller import Api
 from tests.dashboard.visitor import Visitor, cookie_of, log_in, said
 
 Visit = Callable[..., Visitor]
+UNKNOWN = "00000000-0000-0000-0000-000000000001"
+VALID_FORM = {
+    "basis": "no such data is stored",
+    "decision": "keep",
+    "extension_reason": "many requests",
+    "ground": "expression",
+    "method": "account",
+    "months": "1",
+    "number": "1",
+    "notified": "2026-01-05",
+    "sent": "2026-01-05",
+    "status": "paused",
+}
+"""Fields that the actions in `NAMING` require, so that none is refused because of its form."""
 
 
 def routes() -> Iterator[tuple[str, str]]:
     for context in iter_route_contexts(made().routes):
         for method in context.methods or ():
             if context.path is not None and method != "HEAD":
-                yield method, re.sub(r"{\w+(:\w+)?}", "00000000-0000-0000-0000-000000000001", context.path)
+                yield method, re.sub(r"{\w+(:\w+)?}", UNKNOWN, context.path)
 
 
 def made() -> FastAPI:
@@ -34,6 +49,8 @@ def made() -> FastAPI:
 
 
 OPEN = {"/log-in", "/log-in/oidc", "/log-in/oidc/callback", "/runbook"}
+NAMING = sorted({path for method, path in routes() if method == "POST" and UNKNOWN in path})
+"""Routes of actions on an object that the path names."""
 GUARDED = sorted({route for route in routes() if route[1] not in OPEN and not route[1].startswith("/static")})
 
 
@@ -143,6 +160,20 @@ def test_acting_asks_for_a_reason_and_writes_it_down(api: Api, visit: Visit) -> 
     entries = api.service.rows("SELECT details::text FROM audit WHERE action = 'operator_acted'")
     assert str(act.act_id) in str(entries)
     assert "disk" not in str(entries)
+
+
+def test_an_action_on_an_object_that_does_not_exist_enters_no_log(api: Api, visit: Visit) -> None:
+    visitor = visit(*SCOPES)
+    about_request = {"subject": "ann", "request_id": UNKNOWN}
+    posts = [(path, VALID_FORM) for path in NAMING]
+    posts += [("/privacy/erasures", about_request), ("/privacy/exports", about_request)]
+    assert len(posts) > 25
+    before = api.service.rows("SELECT action, details::text FROM audit")
+    for path, form in posts:
+        answer = visitor.send(path, form)
+        assert answer.status_code == 404, (path, said(answer.text))
+        assert not operator_log.list_actions(api.tenant.tenant_id), path
+        assert api.service.rows("SELECT action, details::text FROM audit") == before, path
 
 
 def test_an_admin_sees_another_tenant_and_nobody_else_does(api: Api, visit: Visit) -> None:

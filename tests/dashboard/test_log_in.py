@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fastapi import Request
 
-from app.clients.redis.connection import ENDED_SESSION_PREFIX, RedisError
-from app.dashboard import sessions
+from app.clients.redis.connection import ENDED_SESSION_PREFIX, FAILED_LOGINS_PREFIX, RedisError
+from app.dashboard import login, sessions
 from app.dashboard.caller_address import caller_address
+from app.dashboard.login_limit import TRIES_SECONDS, LoginFailures
 from app.services.erasure import ledger
 from app.services.jobs import schedule
 from app.services.security import operator_log
 from tests.api.caller import Api
-from tests.dashboard.visitor import Visitor, log_in, said
+from tests.dashboard.visitor import ORIGIN, Visitor, log_in, said
 from tests.service import Service
 
 Visit = Callable[..., Visitor]
@@ -54,23 +55,77 @@ def test_failed_log_ins_at_once_are_counted_one_by_one(api: Api) -> None:
     assert answers == {401: 10, 429: 20}
 
 
+def test_failed_log_ins_are_counted_by_the_networks_of_their_addresses(api: Api) -> None:
+    api.service.configure(trusted_proxies="127.0.0.1")
+
+    def log_in_from(address: str, key: str = "ebb_not a key") -> int:
+        headers = {"origin": ORIGIN, "x-forwarded-for": address}
+        return api.post("/ops/log-in", key=None, data={"key": key}, headers=headers).status_code
+
+    answers = [log_in_from(f"2001:db8:0:1:{number:x}::{number:x}") for number in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+    assert [log_in_from(address) for address in ("2001:db8:0:2::1", "203.0.113.9", "203.0.113.10")] == [401] * 3
+    assert log_in_from("2001:db8:0:1::1", api.tenant.key) == 303, "a valid key is never locked out"
+
+
+def test_all_processes_share_the_count_of_failed_log_ins(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = []
+    for _ in range(4):
+        monkeypatch.setattr(login, "failures", LoginFailures("log-in"))  # that of another process
+        answers += [log_in(api, "ebb_not a key").status_code for _ in range(3)]
+    assert answers == [401] * 10 + [429] * 2
+    assert log_in(api, api.tenant.key).status_code == 303, "a valid key is never locked out"
+    [stored] = api.service.redis.scan_iter(f"{FAILED_LOGINS_PREFIX}*")
+    assert 0 < api.service.redis.pttl(stored) <= TRIES_SECONDS * 1000
+    assert b"127.0.0.1" not in stored
+    api.service.redis.delete(stored)
+    assert log_in(api, "ebb_not a key").status_code == 401
+
+
+def test_each_process_counts_failed_log_ins_while_redis_is_away(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def away(digest: str, *_: object, **__: object) -> None:
+        calls.append(digest)
+        raise RedisError("away")
+
+    monkeypatch.setattr("app.clients.redis.failed_logins.count", away)
+    answers = [log_in(api, "ebb_not a key").status_code for _ in range(12)]
+    assert answers == [401] * 10 + [429] * 2
+    assert len(calls) < 10, "after a failure, Redis isn't called for a while"
+
+
 @pytest.mark.parametrize(
-    ("trusted", "forwarded", "expected"),
+    ("trusted", "peer", "lines", "expected"),
     [
-        ("", "203.0.113.9", "10.1.2.3"),
-        ("10.0.0.0/8", None, "10.1.2.3"),
-        ("10.0.0.0/8", "203.0.113.9", "203.0.113.9"),
-        ("10.0.0.0/8", "198.51.100.7, 203.0.113.9, 10.4.4.4", "203.0.113.9"),
-        ("10.0.0.0/8", "203.0.113.9, not an address", "10.1.2.3"),
-        ("192.168.0.0/16,2001:db8::/32", "203.0.113.9", "10.1.2.3"),
+        ("", "10.1.2.3", ["203.0.113.9"], "10.1.2.3"),
+        ("10.0.0.0/8", "10.1.2.3", [], "10.1.2.3"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["198.51.100.7, 203.0.113.9, 10.4.4.4"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9, not an address"], "10.1.2.3"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9, not an address, 10.4.4.4"], "10.4.4.4"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9,"], "10.1.2.3"),
+        ("192.168.0.0/16,2001:db8::/32", "10.1.2.3", ["203.0.113.9"], "10.1.2.3"),
+        ("10.0.0.0/8", "10.1.2.3", ["198.51.100.7", "203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["198.51.100.7", "203.0.113.9, 10.4.4.4", "10.5.5.5"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9", "not an address"], "10.1.2.3"),
+        ("10.0.0.0/8", "::ffff:10.1.2.3", ["203.0.113.9"], "203.0.113.9"),
+        ("::ffff:10.0.0.0/104", "::ffff:10.1.2.3", ["203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9, ::ffff:10.4.4.4"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["198.51.100.7, ::FFFF:203.0.113.9"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ["203.0.113.9:4711, 10.4.4.4:80"], "203.0.113.9"),
+        ("10.0.0.0/8", "10.1.2.3", ['"[2001:db8:0::1]:443"'], "2001:db8::1"),
+        ("10.0.0.0/8", "10.1.2.3", ["[2001:db8::1]"], "2001:db8::1"),
+        ("10.0.0.0/8", "10.1.2.3", ["[203.0.113.9"], "10.1.2.3"),
+        ("10.0.0.0/8", "testclient", ["203.0.113.9"], "testclient"),
     ],
 )
 def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
-    service: Service, trusted: str, forwarded: str | None, expected: str
+    service: Service, trusted: str, peer: str, lines: list[str], expected: str
 ) -> None:
     service.configure(trusted_proxies=trusted)
-    headers = [] if forwarded is None else [(b"x-forwarded-for", forwarded.encode())]
-    request = Request({"type": "http", "client": ("10.1.2.3", 4711), "headers": headers})
+    headers = [(b"x-forwarded-for", line.encode()) for line in lines]
+    request = Request({"type": "http", "client": (peer, 4711), "headers": headers})
     assert caller_address(request) == expected
 
 

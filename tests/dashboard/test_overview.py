@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from itertools import count
@@ -40,7 +41,7 @@ from app.store.enrichment.work_queue import NIL
 from app.system.running_home import PREVIOUS_END
 from tests.api.admin.test_status import families
 from tests.api.caller import Api
-from tests.dashboard.visitor import Visitor, said
+from tests.dashboard.visitor import ORIGIN, Visitor, said
 
 Visit = Callable[..., Visitor]
 
@@ -315,6 +316,37 @@ def test_a_stream_ends_with_its_session(api: Api) -> None:
     viewer = Viewer(session, api.tenant.tenant_id, api.tenant.tenant_id, api.tenant.key_id, frozenset())
     sessions.end_session(session)
     assert api.run(first_events(viewer, overview.Streams())) == []
+
+
+@pytest.mark.parametrize("is_other_process", [False, True])
+def test_a_log_out_ends_an_open_stream(
+    api: Api, visit: Visit, monkeypatch: pytest.MonkeyPatch, is_other_process: bool
+) -> None:
+    monkeypatch.setattr(overview, "EVERY_SECONDS", 0.0)
+    visitor, streams = visit(), overview.Streams()
+    form, headers = {"token": visitor.token}, {"cookie": f"{sessions.COOKIE}={visitor.cookie}", "origin": ORIGIN}
+    session = sessions.open_session(visitor.cookie)
+    assert session
+    viewer = Viewer(session, session.shown, session.shown, session.key_id, frozenset({"read"}))
+
+    def go_on(_: Viewer) -> None:
+        raise AssertionError("the stream goes on after the log-out")
+
+    async def read() -> list[bytes]:
+        events = []
+        async for event in overview._events(viewer, streams):
+            events.append(event)
+            assert streams.count == 1
+            answer = await api.send("POST", "/ops/log-out", key=None, data=form, headers=headers)
+            assert answer.status_code == 303
+            if is_other_process:
+                monkeypatch.setattr(sessions, "_ended_here", OrderedDict())
+            monkeypatch.setattr(overview, "_read_live_part", go_on)
+        return events
+
+    [event] = api.run(read())
+    assert event.startswith(b"event: now\n")
+    assert streams.count == 0
 
 
 def test_too_many_streams_are_refused_and_the_page_asks_by_itself(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import httpx
@@ -28,27 +27,12 @@ from tests.dashboard.oidc import (
     ec_key,
     finish,
     log_in,
-    oidc_provider,
     rsa_key,
 )
 from tests.dashboard.visitor import Visitor, said
 from tests.services.due_deletions import worked
 
 DISCOVERY = "/.well-known/openid-configuration"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOidc]:
-    with oidc_provider() as fake:
-        yield fake
-
-
-@pytest.fixture
-def fake(server: FakeOidc, api: Api) -> FakeOidc:
-    server.reset()
-    client._provider.cache_clear()
-    server.configure(api.service, api.tenant.tenant_id)
-    return server
 
 
 def enter(api: Api, fake: FakeOidc) -> Visitor:
@@ -183,12 +167,6 @@ def test_a_token_of_another_log_in_is_refused(api: Api, fake: FakeOidc) -> None:
         fake.claims = claims
         assert refused(log_in(api, fake)), claims
     assert not operators.list_operators(api.tenant.tenant_id)
-
-
-def test_failed_answers_are_limited_by_address(api: Api, fake: FakeOidc) -> None:
-    answers = [finish(api, "code=x&state=y", "").status_code for _ in range(11)]
-    assert answers == [401] * 10 + [429]
-    assert log_in(api, fake).status_code == 200
 
 
 def test_without_a_claim_there_is_no_access(api: Api, fake: FakeOidc) -> None:

@@ -50,6 +50,7 @@ LANE_SAMPLES: Final = f"{PREFIX}lanes"
 LANE_MINUTE: Final = f"{PREFIX}lanes:minute"
 QUEUE: Final = f"{PREFIX}queue"
 ENDED_SESSION_PREFIX: Final = f"{PREFIX}ended-session:"
+FAILED_LOGINS_PREFIX: Final = f"{PREFIX}failed-log-ins:"
 
 SOCKET_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 2

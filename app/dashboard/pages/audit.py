@@ -115,8 +115,7 @@ def verify_all(viewer: PrivacyViewer, request: Request, after: str | None = None
 @router.post("/people/{operator_id}/delete")
 def delete_name(acting: Guarding, operator_id: UUID) -> Response:
     """Delete a person's name, and end the person's sessions."""
-    operators.require_operator(acting.tenant_id, operator_id)  # raises for an unknown id, so no action is recorded
-    acting.record("delete_name", operator_id)
+    acting.record_on("delete_name", operator_id, operators.require_operator)
     operators.delete_operator(acting.tenant_id, operator_id)
     sessions.end_sessions_of(operator_id)
     return redirect_back("/audit", "unnamed")

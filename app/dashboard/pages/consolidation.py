@@ -126,7 +126,7 @@ def _set_paused(acting: Action, *, paused: bool) -> None:
 @router.post("/supersessions/{supersession_id}/approve")
 def approve_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Approve a proposed supersession."""
-    acting.record("approve_supersession", supersession_id)
+    acting.record_on("approve_supersession", supersession_id, supersession.get)
     supersession.approve_supersession(acting.tenant_id, supersession_id, Writer(acting.key_id, "user"))
     return redirect_back(PLACE, "superseded")
 
@@ -134,7 +134,7 @@ def approve_supersession(acting: Writing, supersession_id: SupersessionId) -> Re
 @router.post("/supersessions/{supersession_id}/reject")
 def reject_supersession(acting: Writing, supersession_id: SupersessionId) -> Response:
     """Reject a proposed supersession."""
-    acting.record("reject_supersession", supersession_id)
+    acting.record_on("reject_supersession", supersession_id, supersession.get)
     supersession.reject_supersession(acting.tenant_id, supersession_id, Writer(acting.key_id, "user"))
     return redirect_back(PLACE, "rejected")
 
@@ -142,7 +142,7 @@ def reject_supersession(acting: Writing, supersession_id: SupersessionId) -> Res
 @router.post("/{merge_id}/approve")
 def approve_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Start a job that checks the merge again and applies it."""
-    acting.record("approve_merge", merge_id)
+    acting.record_on("approve_merge", merge_id, merge_log.get)
     parameters = approval.job_parameters(acting.tenant_id, merge_id, acting.key_id)
     queue.create(acting.tenant_id, approval.KIND, parameters, lone=False, actor=acting.key_id)
     return redirect_back(PLACE, "approved")
@@ -151,7 +151,7 @@ def approve_merge(acting: Maintaining, merge_id: MergeId) -> Response:
 @router.post("/{merge_id}/reject")
 def reject_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Reject a merge; its memories stay unchanged."""
-    acting.record("reject_merge", merge_id)
+    acting.record_on("reject_merge", merge_id, merge_log.get)
     approval.reject_merge(acting.tenant_id, merge_id, acting.key_id)
     return redirect_back(PLACE, "rejected")
 
@@ -159,6 +159,6 @@ def reject_merge(acting: Maintaining, merge_id: MergeId) -> Response:
 @router.post("/{merge_id}/undo")
 def undo_merge(acting: Maintaining, merge_id: MergeId) -> Response:
     """Undo a merge: delete its summary and reactivate its sources."""
-    acting.record("undo_merge", merge_id)
+    acting.record_on("undo_merge", merge_id, merge_log.get)
     merge_undo.undo_merge(acting.tenant_id, merge_id, acting.key_id)
     return redirect_back(PLACE, "undone")

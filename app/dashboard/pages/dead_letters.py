@@ -116,7 +116,7 @@ def _read_moment(text: str | None) -> datetime | None:
 @router.post("/{letter_id}/replay")
 def replay(acting: Maintaining, letter_id: LetterId) -> Response:
     """Replay one dead letter."""
-    acting.record("replay_letter", letter_id)
+    acting.record_on("replay_letter", letter_id, dead_letter_replay.get)
     letter = dead_letter_replay.replay_letter(acting.tenant_id, letter_id, acting.key_id)
     return redirect_back("/letters", f"replayed&queued=1&came_back={int(letter.replays > 0)}")
 
@@ -124,6 +124,6 @@ def replay(acting: Maintaining, letter_id: LetterId) -> Response:
 @router.post("/{letter_id}/discard")
 def discard(acting: Maintaining, letter_id: LetterId) -> Response:
     """Discard one dead letter."""
-    acting.record("discard_letter", letter_id)
+    acting.record_on("discard_letter", letter_id, dead_letter_replay.get)
     dead_letter_replay.discard_letter(acting.tenant_id, letter_id, acting.reason[:200], acting.key_id)
     return redirect_back("/letters", "discarded")

@@ -126,9 +126,16 @@ def erase(acting: Guarding) -> Response:
     given = read_as(NewErasure, {**fields, "grace_days": int(days) if days.isdecimal() else days})
     retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
     asked = requests.read_options(given)
-    acting.record("request_erasure", given.request_id or given.kind or "")
+    _record_request(acting, "request_erasure", given)
     new = requests.request(acting.tenant_id, asked, acting.key_id)
     return redirect_back(f"/privacy/erasures/{new.erasure_id}", "erasing")
+
+
+def _record_request(acting: Action, act: str, given: NewErasure | NewExport) -> None:
+    if given.request_id is None:
+        acting.record(act, given.kind or "")
+    else:
+        acting.record_on(act, given.request_id, request_log.get)
 
 
 @router.get("/erasures/{erasure_id}")
@@ -187,7 +194,7 @@ def review_mention(acting: Guarding, erasure_id: ErasureId) -> Response:
     number = acting.form.get("number", "")
     decision = "redact" if acting.form.get("decision") == "redact" else "keep"
     given = read_as(MentionReview, {decision: [int(number) if number.isdecimal() else number]})
-    acting.record(f"{decision}_mention", erasure_id)
+    acting.record_on(f"{decision}_mention", erasure_id, requests.get)
     mentions.review(acting.tenant_id, erasure_id, given, acting.key_id)
     return redirect_back(f"/privacy/erasures/{erasure_id}", "reviewed")
 
@@ -208,7 +215,7 @@ def show_report(viewer: PrivacyViewer, erasure_id: ErasureId) -> Response:
 @router.post("/erasures/{erasure_id}/cancel")
 def cancel_erasure(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Cancel an erasure and restore its hidden memories."""
-    acting.record("cancel_erasure", erasure_id)
+    acting.record_on("cancel_erasure", erasure_id, requests.get)
     requests.cancel(acting.tenant_id, erasure_id, acting.key_id)
     return redirect_back(f"/privacy/erasures/{erasure_id}", "cancelled")
 
@@ -216,7 +223,7 @@ def cancel_erasure(acting: Guarding, erasure_id: ErasureId) -> Response:
 @router.post("/erasures/{erasure_id}/finish")
 def start_erasure_now(acting: Guarding, erasure_id: ErasureId) -> Response:
     """Start an erasure before its grace period ends, or continue an interrupted one."""
-    acting.record("finish_erasure", erasure_id)
+    acting.record_on("finish_erasure", erasure_id, requests.get)
     rights_overview.start_now(acting.tenant_id, erasure_id)
     return redirect_back(f"/privacy/erasures/{erasure_id}", "finishing")
 
@@ -236,7 +243,7 @@ def create_export(acting: Guarding) -> Response:
     fields |= {"reason": acting.reason, "received_at": read_day(acting.form, "received")}
     given = read_as(NewExport, fields)
     retained_texts.check_texts(acting.tenant_id, given.subject, reason=acting.reason)
-    acting.record("request_export", given.request_id or given.kind or "")
+    _record_request(acting, "request_export", given)
     export_requests.request_export(acting.tenant_id, given, acting.key_id)
     return redirect_back("/privacy/exports", "exporting")
 
@@ -244,7 +251,7 @@ def create_export(acting: Guarding) -> Response:
 @router.post("/exports/{export_id}/file")
 def download_export(acting: Guarding, export_id: ExportId) -> Response:
     """Return the zip file. This is a POST because the download is recorded in the audit log."""
-    acting.record("fetch_export", export_id)
+    acting.record_on("fetch_export", export_id, export_requests.get)
     made = export_archive.stream_archive(acting.tenant_id, export_id, acting.key_id)
     named = {"content-disposition": f'attachment; filename="ebbing-export-{export_id}.zip"'}
     return StreamingResponse(made, media_type="application/zip", headers=named)

@@ -81,7 +81,7 @@ def correct_hold(acting: Guarding, hold_id: HoldId) -> Response:
     if words := acting.form.get("words", "").strip():
         fields["reason"] = words
     given = read_as(HoldCorrection, fields)
-    acting.record("correct_hold", hold_id)
+    acting.record_on("correct_hold", hold_id, legal_holds.get)
     legal_holds.correct_hold(acting.tenant_id, hold_id, given, acting.key_id)
     return redirect_back(f"/privacy/holds/{hold_id}", "corrected")
 
@@ -89,7 +89,7 @@ def correct_hold(acting: Guarding, hold_id: HoldId) -> Response:
 @router.post("/{hold_id}/release")
 def release_hold(acting: Guarding, hold_id: HoldId) -> Response:
     """Release a hold; memories without another hold can be edited, merged, moved and deleted again."""
-    acting.record("release_hold", hold_id)
+    acting.record_on("release_hold", hold_id, legal_holds.get)
     legal_holds.release_hold(acting.tenant_id, hold_id, acting.key_id, acting.reason)
     return redirect_back(f"/privacy/holds/{hold_id}", "released")
 

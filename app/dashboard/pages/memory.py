@@ -115,7 +115,7 @@ def _page(viewer: Viewer, request: Request, found: StoredMemory, cursor: str | N
 @router.post("/{memory_id}/restore")
 def restore_memory(acting: Writing, memory_id: MemoryId) -> Response:
     """Restore a memory: from the archive at once, from cold storage in a job."""
-    acting.record("restore_memory", memory_id)
+    acting.record_on("restore_memory", memory_id, lookup.get)
     manual_restore.restore(acting.tenant_id, memory_id, acting.key_id)
     return redirect_back(f"/memories/{memory_id}", "restored")
 

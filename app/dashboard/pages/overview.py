@@ -146,8 +146,7 @@ def preview_run(
 @router.post("/schedule/{name}/run")
 def start_run(acting: Maintaining, name: str) -> Response:
     """Start a manual run."""
-    schedule.require_schedule(acting.tenant_id, name)  # raises for an unknown name, so no action is recorded
-    acting.record("run", name)
+    acting.record_on("run", name, schedule.require_schedule)
     schedule.run(acting.tenant_id, name, None, acting.key_id)
     return redirect_back("", "run")
 
@@ -155,8 +154,7 @@ def start_run(acting: Maintaining, name: str) -> Response:
 @router.post("/schedule/{name}/pause")
 def pause_entry(acting: Maintaining, name: str) -> Response:
     """Pause scheduled runs."""
-    schedule.require_schedule(acting.tenant_id, name)
-    acting.record("pause", name)
+    acting.record_on("pause", name, schedule.require_schedule)
     schedule.set_paused(acting.tenant_id, name, paused=True)
     return redirect_back("", "paused")
 
@@ -164,7 +162,6 @@ def pause_entry(acting: Maintaining, name: str) -> Response:
 @router.post("/schedule/{name}/resume")
 def resume_entry(acting: Maintaining, name: str) -> Response:
     """Resume scheduled runs."""
-    schedule.require_schedule(acting.tenant_id, name)
-    acting.record("resume", name)
+    acting.record_on("resume", name, schedule.require_schedule)
     schedule.set_paused(acting.tenant_id, name, paused=False)
     return redirect_back("", "resumed")

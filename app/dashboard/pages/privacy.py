@@ -88,7 +88,7 @@ def create_request(acting: Guarding) -> Response:
 @router.post("/requests/{request_id}/confirm")
 def confirm_receipt(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the requester was sent a confirmation of receipt."""
-    acting.record("confirm_request", request_id)
+    acting.record_on("confirm_request", request_id, request_log.get)
     request_log.confirm_receipt(acting.tenant_id, request_id, acting.key_id)
     return redirect_back("/privacy", "confirmed")
 
@@ -97,7 +97,7 @@ def confirm_receipt(acting: Guarding, request_id: RequestId) -> Response:
 def check_identity(acting: Guarding, request_id: RequestId) -> Response:
     """Record a check of the requester's identity."""
     check = read_as(IdentityCheck, {name: acting.form.get(name, "") for name in ("method", "note")})
-    acting.record("check_identity", request_id)
+    acting.record_on("check_identity", request_id, request_log.get)
     request_log.check_identity(acting.tenant_id, request_id, check, acting.key_id)
     return redirect_back("/privacy", "identified")
 
@@ -111,7 +111,7 @@ def extend_request(acting: Guarding, request_id: RequestId) -> Response:
         "notified_at": read_day(acting.form, "notified"),
     }
     extension = read_as(Extension, fields)
-    acting.record("extend_request", request_id)
+    acting.record_on("extend_request", request_id, request_log.get)
     request_log.extend(acting.tenant_id, request_id, extension, acting.key_id)
     return redirect_back("/privacy", "extended")
 
@@ -124,7 +124,7 @@ def _read_notice(acting: Action) -> Notice:
 def record_notice(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the notice of an extension was sent."""
     notice = _read_notice(acting)
-    acting.record("record_notice", request_id)
+    acting.record_on("record_notice", request_id, request_log.get)
     request_log.record_notice(acting.tenant_id, request_id, notice, acting.key_id)
     return redirect_back("/privacy", "noticed")
 
@@ -133,7 +133,7 @@ def record_notice(acting: Guarding, request_id: RequestId) -> Response:
 def record_partial_answer(acting: Guarding, request_id: RequestId) -> Response:
     """Record that the partial answer was sent to a request for an erasure that a legal hold delays."""
     notice = _read_notice(acting)
-    acting.record("record_partial_answer", request_id)
+    acting.record_on("record_partial_answer", request_id, request_log.get)
     request_log.record_partial_answer(acting.tenant_id, request_id, notice, acting.key_id)
     return redirect_back("/privacy", "partly_answered")
 
@@ -149,7 +149,7 @@ def show_letter(viewer: PrivacyViewer, request_id: RequestId, letter: LetterKind
 def deny_request(acting: Guarding, request_id: RequestId) -> Response:
     """Deny a request with its legal basis."""
     basis = read_as(Denial, {"basis": acting.form.get("basis", "")}).basis
-    acting.record("deny_request", request_id)
+    acting.record_on("deny_request", request_id, request_log.get)
     request_log.answer_request(acting.tenant_id, request_id, "denied", basis, acting.key_id)
     return redirect_back("/privacy", "denied")
 
@@ -157,6 +157,6 @@ def deny_request(acting: Guarding, request_id: RequestId) -> Response:
 @router.post("/requests/{request_id}/complete")
 def complete_request(acting: Guarding, request_id: RequestId) -> Response:
     """Record a request as completed."""
-    acting.record("complete_request", request_id)
+    acting.record_on("complete_request", request_id, request_log.get)
     request_log.answer_request(acting.tenant_id, request_id, "done", None, acting.key_id)
     return redirect_back("/privacy", "completed")

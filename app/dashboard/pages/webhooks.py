@@ -52,7 +52,7 @@ def show_webhook(
 @router.post("/{webhook_id}/test")
 def send_test(acting: Maintaining, webhook_id: WebhookId) -> Response:
     """Send a test message."""
-    acting.record("test_webhook", webhook_id)
+    acting.record_on("test_webhook", webhook_id, webhooks.get)
     webhooks.test(acting.tenant_id, webhook_id)
     return redirect_back(f"/webhooks/{webhook_id}", "webhook_sent")
 
@@ -61,7 +61,7 @@ def send_test(acting: Maintaining, webhook_id: WebhookId) -> Response:
 def change_status(acting: Maintaining, webhook_id: WebhookId) -> Response:
     """Enable or pause a webhook."""
     given = read_as(WebhookChange, {"status": acting.form.get("status", "")})
-    acting.record("change_webhook", webhook_id)
+    acting.record_on("change_webhook", webhook_id, webhooks.get)
     hook = webhooks.change(acting.tenant_id, webhook_id, given, acting.key_id)
     return redirect_back(f"/webhooks/{webhook_id}", f"webhook_{hook.status}")
 
@@ -71,6 +71,6 @@ def replay(acting: Maintaining, webhook_id: WebhookId) -> Response:
     """Send one delivery again, or up to 1,000 failed ones."""
     one = acting.form.get("delivery", "")
     given = read_as(Replay, {"ids": [one]} if one else {"failed_since": _BEGINNING.isoformat()})
-    acting.record("replay_webhook", webhook_id)
+    acting.record_on("replay_webhook", webhook_id, webhooks.get)
     webhooks.replay(acting.tenant_id, webhook_id, given, acting.key_id)
     return redirect_back(f"/webhooks/{webhook_id}", "webhook_sent")

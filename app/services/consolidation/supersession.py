@@ -241,6 +241,16 @@ def list_supersessions(
         return supersessions.list_supersessions(tx, tenant_id, status, stored_id, before, limit)
 
 
+def get(tenant_id: UUID, supersession_id: UUID) -> StoredSupersession:
+    """Return a supersession.
+
+    Raises:
+        NotFound: This tenant has no such supersession.
+    """
+    with database.tenant(tenant_id) as tx:
+        return _get_or_404(tx, tenant_id, supersession_id)
+
+
 def approve_supersession(tenant_id: UUID, supersession_id: UUID, writer: Writer) -> StoredSupersession:
     """Activate a proposed or rejected supersession; an active one remains unchanged.
 
