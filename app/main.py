@@ -15,6 +15,7 @@ from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenant_deletions, tenants_and_keys, usage
 from app.api.compat import memory_decay
 from app.api.http import problem_responses
+from app.api.http.connection_guard import ConnectionGuard
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import (
@@ -69,8 +70,12 @@ from app.settings import Settings, settings
 from app.store.core import database
 
 
-def build() -> ASGIApp:
-    """Build the application; its lifespan opens and closes connections, models and tracing."""
+def build(port: int | None = None) -> ASGIApp:
+    """Build the application; its lifespan opens and closes connections, models and tracing.
+
+    Args:
+        port: The port whose connections are guarded; None if this process owns no sockets of clients.
+    """
     logs.configure("api")
     dynamics_plugins.check_plugins()
     tracing.check_packages()
@@ -95,12 +100,15 @@ def build() -> ASGIApp:
         listener = HealthListener()
         if (health_port := settings().health_port) is not None:
             await listener.start(settings().host, health_port)
+        guarding = asyncio.create_task(guard.run(is_ending)) if guard is not None else None
         probes.note_start()
         yield
         probes.note_end()
         await listener.stop()
         is_ending.set()
         await writing
+        if guarding is not None:
+            await guarding
         await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
@@ -171,7 +179,9 @@ def build() -> ASGIApp:
     if shown:
         app.include_router(swagger_ui.router)
     app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
-    return serve_ingest(app, StreamWriter(redis), nudger, accepted)
+    served = serve_ingest(app, StreamWriter(redis), nudger, accepted)
+    guard = ConnectionGuard(served, port) if port is not None else None
+    return guard or served
 
 
 def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:

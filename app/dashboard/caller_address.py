@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from fastapi import Request
-from pydantic import IPvAnyNetwork
 
+from app.api.http.peer_address import is_in, parse_address
 from app.api.http.request_body import header
 from app.settings import settings
 
@@ -19,21 +17,9 @@ def caller_address(request: Request) -> str:
     address = request.client.host if request.client else ""
     trusted = settings().trusted_proxies
     forwarded = (header(request.scope, b"x-forwarded-for") or "").split(",")
-    while forwarded and _is_in(address, trusted):
+    while forwarded and is_in(address, trusted):
         found = forwarded.pop().strip()
-        if not _is_address(found):
+        if parse_address(found) is None:
             break
         address = found
     return address
-
-
-def _is_in(address: str, networks: tuple[IPvAnyNetwork, ...]) -> bool:
-    return _is_address(address) and any(ip_address(address) in network for network in networks)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
