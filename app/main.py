@@ -124,7 +124,7 @@ def build(port: int | None = None) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json" if shown else None,
+        openapi_url=None,
     )
     for module in (
         # Before `memories`: otherwise a 405 for /v1/memories/delete would list the methods of /v1/memories/{memory_id}.
@@ -177,6 +177,7 @@ def build(port: int | None = None) -> ASGIApp:
     problem_responses.install(app)
     openapi.install(app)
     if shown:
+        openapi.serve(app)
         app.include_router(swagger_ui.router)
     app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
     served = serve_ingest(app, StreamWriter(redis), nudger, accepted)

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings
 class ConnectionSettings(BaseSettings):
     """Limits of single connections and addresses. `connections_max` limits their total."""
 
-    connections_per_address: int = Field(1024, ge=1)
+    connections_per_address: int = Field(256, ge=1)
     """Maximum open connections from one IPv4 address or one IPv6 network of 64 bits; the newest ones above it are
     closed. Addresses in `TRUSTED_PROXIES` are exempt: name a proxy there, or its callers share this limit. Linux only."""
     first_request_timeout_seconds: float = Field(5, ge=1)

@@ -4,7 +4,8 @@ The server, granian, limits only the total of connections and the time of header
 its client. It owns the sockets, so the guard finds them among this process's file descriptors once a second, and uses
 duplicates of them:
 
-- A timeout of the kernel ends connections whose client accepts none of a waiting response.
+- A timeout of the kernel ends connections whose client accepts none of a waiting response, and a limit of the kernel
+  keeps what it buffers of the response small.
 - Connections without a first request in time are closed, and the newest ones above the limit of their address. The
   server sees their end and frees their places.
 
@@ -35,6 +36,8 @@ from app.api.http.peer_address import is_in, owner_of
 from app.settings import settings
 
 EVERY_SECONDS: Final = 1.0
+UNSENT_BYTES: Final = 128 * 1024
+"""Bytes of a response that the kernel buffers beyond those in flight, where it would buffer up to 4 MB by default."""
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 
@@ -147,9 +150,9 @@ class ConnectionGuard:
         return found
 
     def _inspect(self, descriptor: int, inode: int) -> Connection | None:
-        """Set the timeout of a new socket on the port, and return its connection; None for other sockets.
+        """Set the options of a new socket on the port, and return its connection; None for other sockets.
 
-        Connections inherit the timeout of the listening socket, which the first check finds.
+        Connections inherit the options of the listening socket, so only the first ones after a start wait for a check.
         """
         config = settings()
         try:
@@ -158,6 +161,7 @@ class ConnectionGuard:
                     return None
                 timeout = int(config.response_unread_timeout_seconds * 1000)
                 held.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+                held.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
                 host, port = held.getpeername()[:2]
         except OSError:  # it is the listening socket, or has just ended
             return None
@@ -167,7 +171,7 @@ class ConnectionGuard:
 
 
 def _list_sockets() -> Iterator[tuple[int, int]]:
-    """Yield the descriptor and inode of each socket of this process. An inode identifies a socket, a descriptor doesn't."""
+    """Yield the descriptor of each socket of this process, and its inode, by which it is recognised."""
     for name in os.listdir(_DESCRIPTORS):
         with suppress(OSError):  # closed meanwhile
             status = os.fstat(int(name))

@@ -13,7 +13,7 @@ from itertools import cycle
 
 import pytest
 
-from app.api.http.connection_guard import Connection, choose_closings
+from app.api.http.connection_guard import UNSENT_BYTES, Connection, ConnectionGuard, choose_closings
 from app.api.http.peer_address import is_in, owner_of
 from tests.api.http.server_process import LOOPBACK, Server, Start, answer
 from tests.waiting import PATIENCE_SECONDS, until
@@ -77,6 +77,18 @@ def test_a_mapped_address_is_trusted_like_its_ipv4_address() -> None:
     trusted = (ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"))
     found = {text: is_in(text, trusted) for text in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::1", "11.0.0.1", "x")}
     assert found == {"10.1.2.3": True, "::ffff:10.1.2.3": True, "2001:db8::1": True, "11.0.0.1": False, "x": False}
+
+
+def test_connections_inherit_the_options_of_the_listening_socket() -> None:
+    async def refuse(*_: object) -> None:
+        raise AssertionError
+
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        port = listening.getsockname()[1]
+        ConnectionGuard(refuse, port).check(())
+        with socket.create_connection((LOOPBACK, port)), listening.accept()[0] as accepted:
+            for option, value in ((socket.TCP_USER_TIMEOUT, 30_000), (socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)):
+                assert accepted.getsockopt(socket.IPPROTO_TCP, option) == value
 
 
 # --- The real server ---
