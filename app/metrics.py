@@ -38,8 +38,8 @@ ACK_SECONDS = Histogram(
 )
 CLOSED_CONNECTIONS = Counter(
     "ebbing_http_connections_closed",
-    "Connections that the API closed: `no_request` without the headers of a first request in time, `per_address` above "
-    "the limit of their address.",
+    "Connections that the API closed: `no_request` without the headers of a first request in time, `unread` whose "
+    "client accepted nothing of a waiting response, `per_address` above the limit of their address.",
     ["reason"],
 )
 DROPPED_TOUCHES = Counter(
@@ -71,7 +71,7 @@ OF_PROCESS: Final = (
 )
 
 OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailable")
-CLOSE_REASONS: Final = ("no_request", "per_address")
+CLOSE_REASONS: Final = ("no_request", "unread", "per_address")
 RERANK_OUTCOMES: Final = ("reranked", "failed", "over_budget")
 STATUSES: Final = ("2xx", "3xx", "4xx", "5xx")
 

@@ -10,11 +10,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import cycle
+from math import ceil
 
 import pytest
 
-from app.api.http.connection_guard import UNSENT_BYTES, Connection, ConnectionGuard, choose_closings
+from app.api.http.connection_guard import (
+    EVERY_SECONDS,
+    UNSENT_BYTES,
+    Connection,
+    ConnectionGuard,
+    Limits,
+    choose_closings,
+)
 from app.api.http.peer_address import is_in, owner_of
+from app.settings import settings
 from tests.api.http.server_process import LOOPBACK, Server, Start, answer
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -28,11 +37,12 @@ NEIGHBOUR = "127.0.2.1"
 
 
 def connection(number: int, since: int = 0, owner: str | None = "a", *, has_asked: bool = True) -> Connection:
-    return Connection((LOOPBACK, str(number)), owner, since, has_asked)
+    return Connection(number, (LOOPBACK, str(number)), owner, since, has_asked=has_asked, moved=since)
 
 
 def closed(connections: Sequence[Connection], now: int = 0, per_address: int = 2) -> dict[str, str]:
-    return {each.peer[1]: reason for each, reason in choose_closings(connections, now, 5, per_address)}
+    limits = Limits(first_request=5, unread=9, per_address=per_address)
+    return {each.peer[1]: reason for each, reason in choose_closings(connections, now, limits)}
 
 
 def test_a_connection_without_a_request_is_closed_once_its_checks_are_up() -> None:
@@ -40,6 +50,12 @@ def test_a_connection_without_a_request_is_closed_once_its_checks_are_up() -> No
     assert closed(held, now=4, per_address=9) == {}
     assert closed(held, now=5, per_address=9) == {"1": "no_request"}
     assert closed(held, now=6, per_address=9) == {"1": "no_request", "3": "no_request"}
+
+
+def test_a_connection_is_closed_once_its_client_accepts_nothing_for_long() -> None:
+    held = [connection(1), connection(2, since=1)]
+    assert closed(held, now=8) == {}
+    assert closed(held, now=9) == {"1": "unread"}
 
 
 def test_the_newest_above_the_limit_of_an_address_are_closed() -> None:
@@ -79,16 +95,54 @@ def test_a_mapped_address_is_trusted_like_its_ipv4_address() -> None:
     assert found == {"10.1.2.3": True, "::ffff:10.1.2.3": True, "2001:db8::1": True, "11.0.0.1": False, "x": False}
 
 
-def test_connections_inherit_the_options_of_the_listening_socket() -> None:
-    async def refuse(*_: object) -> None:
-        raise AssertionError
+async def unused(*_: object) -> None:
+    raise AssertionError
 
+
+def test_connections_inherit_the_limit_of_their_buffer() -> None:
     with socket.create_server((LOOPBACK, 0)) as listening:
         port = listening.getsockname()[1]
-        ConnectionGuard(refuse, port).check(())
+        ConnectionGuard(unused, port).check(())
         with socket.create_connection((LOOPBACK, port)), listening.accept()[0] as accepted:
-            for option, value in ((socket.TCP_USER_TIMEOUT, 30_000), (socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)):
-                assert accepted.getsockopt(socket.IPPROTO_TCP, option) == value
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
+
+
+def test_a_client_that_reads_slowly_is_kept_and_one_that_reads_nothing_is_not() -> None:
+    """A client makes a pause shorter than the timeout, as often as it takes to exceed it."""
+    patience = ceil(settings().response_unread_timeout_seconds / EVERY_SECONDS)
+    with socket.create_server((LOOPBACK, 0)) as listening, ExitStack() as opened:
+        port = listening.getsockname()[1]
+        guard = ConnectionGuard(unused, port)
+        clients = [opened.enter_context(socket.create_connection((LOOPBACK, port))) for _ in range(2)]
+        served = [opened.enter_context(listening.accept()[0]) for _ in clients]
+        slow = clients[0]
+        guard.check([each.getsockname() for each in clients])
+        for _ in range(6):
+            for each in served:
+                fill(each)
+            for _ in range(patience // 2):
+                guard.check(())
+            for _ in range(100):
+                with suppress(BlockingIOError):
+                    slow.recv(UNSENT_BYTES, socket.MSG_DONTWAIT)
+        assert not is_shut(served[0])
+        assert is_shut(served[1])
+
+
+def is_shut(connection: socket.socket) -> bool:
+    """Return whether the guard has closed a connection."""
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def fill(connection: socket.socket) -> None:
+    """Send until the kernel takes no more."""
+    connection.setblocking(False)
+    with suppress(BlockingIOError, BrokenPipeError):
+        while True:
+            connection.send(bytes(UNSENT_BYTES))
 
 
 # --- The real server ---
@@ -158,6 +212,7 @@ def test_clients_that_never_read_their_answers_lose_their_places(start: Start, o
         for _ in range(PLACES):
             opened.enter_context(hold(server, "unread").socket)
         assert [is_answered(server) for _ in range(3)] == [True] * 3
+        assert server.metric('ebbing_http_connections_closed_total{reason="unread"}')
 
 
 @pytest.mark.slow
