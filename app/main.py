@@ -85,16 +85,7 @@ def build(port: int | None = None) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        witness.guard_connections()
-        await run_in_threadpool(probes.check_redis)
-        await run_in_threadpool(master_keys.check_at_start)
-        warn_of_exposed(Settings)
-        budget.log_warnings()
-        tracing.start("api")
-        await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
-        await run_in_threadpool(rerank.check_reranker)
-        await run_in_threadpool(spaces.warn_other_spaces)
-        await run_in_threadpool(dynamics_plugins.announce_plugins)
+        await _prepare()
         is_ending = asyncio.Event()
         writing = asyncio.create_task(_write_accepted(accepted, is_ending))
         listener = HealthListener()
@@ -194,6 +185,20 @@ def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, acce
     if mcp is not None:
         mcp.connect(guarded)
     return guarded
+
+
+async def _prepare() -> None:
+    """Check what the service depends on, warn of settings, start tracing and load models."""
+    witness.guard_connections()
+    await run_in_threadpool(probes.check_redis)
+    await run_in_threadpool(master_keys.check_at_start)
+    warn_of_exposed(Settings)
+    budget.log_warnings()
+    tracing.start("api")
+    await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
+    await run_in_threadpool(rerank.check_reranker)
+    await run_in_threadpool(spaces.warn_other_spaces)
+    await run_in_threadpool(dynamics_plugins.announce_plugins)
 
 
 async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:

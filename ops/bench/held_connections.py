@@ -26,7 +26,7 @@ _SMALL_BYTES: Final = 4096
 
 @dataclass(frozen=True)
 class Kind:
-    """How a client behaves.
+    """Behaviour of a client.
 
     Attributes:
         sent: What it sends at first.
@@ -107,7 +107,7 @@ def _open(selector: selectors.BaseSelector, host: str, port: int, kind: Kind, nu
     opened.connect((host, port))
     with suppress(ConnectionError):
         opened.sendall(kind.sent)
-    opened.setblocking(False)
+    opened.settimeout(0)
     if kind.reads:
         selector.register(opened, selectors.EVENT_READ)
     return opened

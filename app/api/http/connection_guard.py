@@ -75,7 +75,7 @@ class Connection:
 
 
 class Limits(NamedTuple):
-    """What a connection may do.
+    """Limits of a connection.
 
     Attributes:
         first_request: Number of checks after its first one within which a request's headers must arrive.
@@ -101,7 +101,7 @@ def choose_closings(connections: Iterable[Connection], now: int, limits: Limits)
     for held in by_owner.values():
         if len(held) > limits.per_address:
             held.sort(key=lambda each: each.since)
-            for each in held[limits.per_address:]:
+            for each in held[limits.per_address :]:
                 yield each, "per_address"
 
 
@@ -218,7 +218,7 @@ def _count_waiting(descriptor: int) -> int:
 
 def _list_sockets() -> Iterator[tuple[int, int]]:
     """Yield the descriptor of each socket of this process, and its inode, by which it is recognised."""
-    for name in os.listdir(_DESCRIPTORS):
+    for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - paths would take twice as long
         with suppress(OSError):  # closed meanwhile
             status = os.fstat(int(name))
             if stat.S_ISSOCK(status.st_mode):
@@ -233,13 +233,9 @@ def _duplicate(descriptor: int, inode: int) -> Iterator[socket.socket]:
         OSError: The descriptor no longer belongs to this socket.
     """
     copy = os.dup(descriptor)
-    try:
-        status = os.fstat(copy)
-        if not stat.S_ISSOCK(status.st_mode) or status.st_ino != inode:
-            raise OSError(errno.EBADF, "another file has taken the descriptor")
-        held = socket.socket(fileno=copy)
-    except BaseException:
+    status = os.fstat(copy)
+    if not stat.S_ISSOCK(status.st_mode) or status.st_ino != inode:
         os.close(copy)
-        raise
-    with held:
+        raise OSError(errno.EBADF, "another file has taken the descriptor")
+    with socket.socket(fileno=copy) as held:
         yield held

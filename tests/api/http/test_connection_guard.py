@@ -199,6 +199,10 @@ def opened() -> Iterator[ExitStack]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def count_ended(connections: Sequence[Held]) -> int:
+    return sum(each.go_on() for each in connections)
+
+
 def is_answered(server: Server) -> bool:
     with server.talk(NEIGHBOUR) as neighbour:
         neighbour.sendall(server.head(method="GET", path="/v1/stats"))
@@ -227,7 +231,7 @@ def test_connections_without_a_request_are_closed_however_long_idle_ones_are_kep
         others = [hold(server, ("silent", "slow")[number % 2]) for number in range(PLACES - 1)]
         for each in others:
             opened.enter_context(each.socket)
-        until(lambda: all([each.go_on() for each in others]), "connections without a request are closed")
+        until(lambda: count_ended(others) == len(others), "connections without a request are closed")
         assert kept.ask(server) == 200
         assert server.metric('ebbing_http_connections_closed_total{reason="no_request"}') == len(others)
 
@@ -236,19 +240,15 @@ def test_connections_without_a_request_are_closed_however_long_idle_ones_are_kep
 @pytest.mark.xdist_group("server")
 def test_the_newest_connections_of_an_address_above_its_limit_are_closed(start: Start, opened: ExitStack) -> None:
     limit = 20
-
-    def ended(connections: list[Held]) -> int:
-        return sum(each.go_on() for each in connections)
-
     with start(PATIENCE_SECONDS, connections_per_address=limit) as server:
         first = [hold(server, "silent") for _ in range(limit + 5)]
-        until(lambda: ended(first) == 5, "as many are left as the limit allows")
+        until(lambda: count_ended(first) == 5, "as many are left as the limit allows")
         oldest = [each for each in first if not each.ended]
         newest = [hold(server, "silent") for _ in range(10)]
         neighbour = hold(server, "silent", NEIGHBOUR)
         for each in (*first, *newest, neighbour):
             opened.enter_context(each.socket)
-        until(lambda: ended(newest) == len(newest), "the newest are closed")
+        until(lambda: count_ended(newest) == len(newest), "the newest are closed")
         assert [each.ask(server) for each in (*oldest, neighbour)] == [200] * (limit + 1)
 
 
@@ -268,7 +268,7 @@ def test_others_are_answered_beside_thousands_of_held_connections(start: Start, 
         held = hold_many(server, opened)
         for _ in range(10):
             assert is_answered(server)
-            assert not sum(each.go_on() for each in held)
+            assert not count_ended(held)
 
 
 @pytest.mark.long
@@ -279,6 +279,6 @@ def test_thousands_of_held_connections_are_let_go(start: Start, opened: ExitStac
 
         def are_gone() -> bool:
             assert is_answered(server)
-            return all([each.go_on() for each in held])
+            return count_ended(held) == len(held)
 
         until(are_gone, lambda: Counter(each.kind for each in held if not each.ended))
