@@ -15,6 +15,7 @@ from app import logs, queues, tracing
 from app.api.admin import dead_letters, queue, status, tenant_deletions, tenants_and_keys, usage
 from app.api.compat import memory_decay
 from app.api.http import problem_responses
+from app.api.http.connection_guard import ConnectionGuard
 from app.api.http.health_listener import HealthListener
 from app.api.http.middleware import Guard
 from app.api.maintenance import (
@@ -69,8 +70,12 @@ from app.settings import Settings, settings
 from app.store.core import database
 
 
-def build() -> ASGIApp:
-    """Build the application; its lifespan opens and closes connections, models and tracing."""
+def build(port: int | None = None) -> ASGIApp:
+    """Build the application; its lifespan opens and closes connections, models and tracing.
+
+    Args:
+        port: The port whose connections are guarded; None if this process owns no sockets of clients.
+    """
     logs.configure("api")
     dynamics_plugins.check_plugins()
     tracing.check_packages()
@@ -80,27 +85,21 @@ def build() -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        witness.guard_connections()
-        await run_in_threadpool(probes.check_redis)
-        await run_in_threadpool(master_keys.check_at_start)
-        warn_of_exposed(Settings)
-        budget.log_warnings()
-        tracing.start("api")
-        await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
-        await run_in_threadpool(rerank.check_reranker)
-        await run_in_threadpool(spaces.warn_other_spaces)
-        await run_in_threadpool(dynamics_plugins.announce_plugins)
+        await _prepare()
         is_ending = asyncio.Event()
         writing = asyncio.create_task(_write_accepted(accepted, is_ending))
         listener = HealthListener()
         if (health_port := settings().health_port) is not None:
             await listener.start(settings().host, health_port)
+        guarding = asyncio.create_task(guard.run(is_ending)) if guard is not None else None
         probes.note_start()
         yield
         probes.note_end()
         await listener.stop()
         is_ending.set()
         await writing
+        if guarding is not None:
+            await guarding
         await run_in_threadpool(tracing.stop)
         nudger.close()
         await redis.aclose()
@@ -116,7 +115,7 @@ def build() -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json" if shown else None,
+        openapi_url=None,
     )
     for module in (
         # Before `memories`: otherwise a 405 for /v1/memories/delete would list the methods of /v1/memories/{memory_id}.
@@ -169,9 +168,12 @@ def build() -> ASGIApp:
     problem_responses.install(app)
     openapi.install(app)
     if shown:
+        openapi.serve(app)
         app.include_router(swagger_ui.router)
     app.add_api_route("/", lambda: RedirectResponse("docs" if shown else f"{PREFIX[1:]}/"), include_in_schema=False)
-    return serve_ingest(app, StreamWriter(redis), nudger, accepted)
+    served = serve_ingest(app, StreamWriter(redis), nudger, accepted)
+    guard = ConnectionGuard(served, port) if port is not None else None
+    return guard or served
 
 
 def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, accepted: witness.Witness) -> ASGIApp:
@@ -183,6 +185,20 @@ def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, acce
     if mcp is not None:
         mcp.connect(guarded)
     return guarded
+
+
+async def _prepare() -> None:
+    """Check what the service depends on, warn of settings, start tracing and load models."""
+    witness.guard_connections()
+    await run_in_threadpool(probes.check_redis)
+    await run_in_threadpool(master_keys.check_at_start)
+    warn_of_exposed(Settings)
+    budget.log_warnings()
+    tracing.start("api")
+    await run_in_threadpool(embedder)  # preload, so that the first search doesn't wait
+    await run_in_threadpool(rerank.check_reranker)
+    await run_in_threadpool(spaces.warn_other_spaces)
+    await run_in_threadpool(dynamics_plugins.announce_plugins)
 
 
 async def _write_accepted(accepted: witness.Witness, is_ending: asyncio.Event) -> None:

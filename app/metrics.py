@@ -36,6 +36,12 @@ ACK_SECONDS = Histogram(
     "Time from the start of an ingest request to its response.",
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
+CLOSED_CONNECTIONS = Counter(
+    "ebbing_http_connections_closed",
+    "Connections that the API closed: `no_request` without the headers of a first request in time, `unread` whose "
+    "client accepted nothing of a waiting response, `per_address` above the limit of their address.",
+    ["reason"],
+)
 DROPPED_TOUCHES = Counter(
     "ebbing_search_touches_dropped", "Searches whose uses were dropped because the queue rejected them."
 )
@@ -56,6 +62,7 @@ OF_PROCESS: Final = (
     ACCEPTED,
     ACCEPTED_MEMORIES,
     ACK_SECONDS,
+    CLOSED_CONNECTIONS,
     DROPPED_TOUCHES,
     REQUESTS,
     RERANKS,
@@ -64,12 +71,15 @@ OF_PROCESS: Final = (
 )
 
 OUTCOMES: Final = ("accepted", "repeated", "refused", "backlog_full", "unavailable")
+CLOSE_REASONS: Final = ("no_request", "unread", "per_address")
 RERANK_OUTCOMES: Final = ("reranked", "failed", "over_budget")
 STATUSES: Final = ("2xx", "3xx", "4xx", "5xx")
 
 # Start every series at 0, so that rates exist from the first scrape.
 for _outcome in OUTCOMES:
     ACCEPTED.labels(outcome=_outcome)
+for _reason in CLOSE_REASONS:
+    CLOSED_CONNECTIONS.labels(reason=_reason)
 for _outcome in RERANK_OUTCOMES:
     RERANKS.labels(outcome=_outcome)
 for _status in STATUSES:

@@ -86,9 +86,9 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     public_url: Annotated[str | None, HTTP_URL] = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
-    """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: from these,
-    `X-Forwarded-For` names the caller, for the limit on failed log-ins. The caller is the last address, in all lines of
-    the header, that isn't one of these proxies."""
+    """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: their connections
+    have no limit per address, and their `X-Forwarded-For` names the caller, for the limit on failed log-ins. The caller
+    is the last address, in all lines of the header, that isn't one of these proxies."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -101,7 +101,7 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     request_body_max_bytes: int = Field(8 * MIB, ge=KIB)
     """Maximum size of a request body."""
     request_headers_timeout_seconds: float = Field(5, ge=0.1)
-    """Timeout for receiving request headers, also the keep-alive timeout: it limits how long a silent connection keeps
+    """Timeout for receiving request headers, also the keep-alive timeout: it limits how long an idle connection keeps
     its place. A proxy that reuses connections should close idle ones earlier."""
     request_body_timeout_seconds: float = Field(15, gt=0)
     """Timeout for receiving a request body."""

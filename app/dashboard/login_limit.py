@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from threading import Lock
 from typing import Final
 
 import structlog
 
+from app.api.http.peer_address import find_network
 from app.clients.redis import failed_logins
 from app.clients.redis.connection import RedisError
 from app.errors import EbbingError
@@ -96,15 +96,6 @@ class LoginFailures:
             self._redis_from = time.monotonic() + _REDIS_RETRY_SECONDS
             log.warning("redis_away", error=type(error).__name__)
             return 0, 0.0
-
-
-def find_network(address: str) -> str:
-    """Return the network of an address; text that isn't an address is a network of its own."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    return str(IPv6Network((int(parsed), 64), strict=False)) if isinstance(parsed, IPv6Address) else address
 
 
 def _refusal(seconds: float) -> TooManyLogins:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.api.http.idempotency import KEY_MAX_CHARACTERS
@@ -198,6 +199,19 @@ def install(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+
+
+def serve(app: FastAPI) -> None:
+    """Serve the description at `/openapi.json`, without a key. It is large, so it is serialized only once."""
+
+    @cache
+    def description() -> bytes:
+        return msgspec.json.encode(app.openapi())
+
+    async def show_description(_: Request) -> Response:
+        return Response(description(), media_type="application/json")
+
+    app.add_route("/openapi.json", show_description, include_in_schema=False)
 
 
 def bodies_by_route(app: FastAPI) -> dict[tuple[str, str], RouteBody]:

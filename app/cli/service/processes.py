@@ -75,10 +75,11 @@ def api() -> None:
     _require_settings(config, "database_url", "redis_url")
     check_dynamics()  # fail here: granian would restart the worker endlessly
     logs.configure("api")
+    port = _port(config)
     server = Granian(
         "app.main:build",
         address=_address(config.host),
-        port=_port(config),
+        port=port,
         interface=Interfaces.ASGI,
         workers=1,
         loop=Loops.uvloop,
@@ -94,7 +95,7 @@ def api() -> None:
         log_dictconfig=_LOGS,
     )
     _announce_the_end(server)
-    server.serve(target_loader=partial(_load, os.getpid()), wrap_loader=False)
+    server.serve(target_loader=partial(_load, os.getpid(), port), wrap_loader=False)
 
 
 def limit_connections(wanted: int) -> int:
@@ -129,7 +130,7 @@ def _announce_the_end(server: Any) -> None:
     server.signal_handler_interrupt = interrupted
 
 
-def _load(server_process: int) -> Callable[..., Any]:
+def _load(server_process: int, port: int) -> Callable[..., Any]:
     """Build the application in granian's worker, and make the worker exit if the server process dies."""
     from app import shutdown
     from app.system.parent_death import die_with_parent
@@ -137,7 +138,7 @@ def _load(server_process: int) -> Callable[..., Any]:
     die_with_parent(server_process)
     shutdown.install_handler()
     # Imported by name: in the layer order, the application is above the command line.
-    return cast("Callable[..., Any]", import_module("app.main").build())
+    return cast("Callable[..., Any]", import_module("app.main").build(port))
 
 
 @router.command(epilog=examples("ebbing worker --lane ingest", "ebbing worker --lane embed --concurrency 2"))

@@ -3,111 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import re
 import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
 
-from app.embedded import free_ports
-from tests.installation import make_tenant
-from tests.processes import Processes
-from tests.servers import Servers, logical_database, new_database
+from tests.api.http.server_process import LIMIT, Server, Start, answer
 from tests.waiting import PATIENCE_SECONDS, until
 
-LIMIT = 1024 * 1024
 SECONDS = 2.0
 SLOW = 200
-# Other tests use the first ones.
-FIRST_LOGICAL_DATABASE = 12
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("server")]  # so that the servers start once
-
-
-@dataclass
-class Server:
-    """An API process started for these tests."""
-
-    port: int
-    key: str
-    group: int
-    log: Path
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def head(self, *headers: str, method: str = "POST", path: str = "/v1/memories") -> bytes:
-        """Build the request up to its body."""
-        lines = [f"{method} {path} HTTP/1.1", "Host: test", f"Authorization: Bearer {self.key}", *headers]
-        return "\r\n".join([*lines, "", ""]).encode()
-
-    @contextmanager
-    def talk(self) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as connection:
-            yield connection
-
-    def resident_bytes(self) -> int:
-        """Return the resident memory of the server and its workers."""
-        total = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                fields = stat.read_text().rpartition(")")[2].split()
-                if int(fields[2]) == self.group:
-                    total += int(fields[21]) * 4096
-        return total
-
-    def counted(self, status: str) -> float:
-        text = httpx.get(f"{self.url}/metrics", timeout=PATIENCE_SECONDS, trust_env=False).text
-        found = re.search(rf'^ebbing_http_requests_total{{status="{status}"}} (\S+)$', text, re.MULTILINE)
-        assert found
-        return float(found[1])
-
-
-Start = Callable[[float], AbstractContextManager[Server]]
-
-
-@pytest.fixture(scope="module")
-def start(
-    servers: Servers, template: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Start]:
-    """Factory for APIs with a body limit of 1 MiB and the given timeout in seconds for headers and body."""
-    redis_url = logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE)
-    with new_database(servers.database_url, template) as database_url:
-
-        @contextmanager
-        def started(seconds: float) -> Iterator[Server]:
-            with _started(redis_url, database_url, tmp_path_factory.mktemp("server"), seconds) as running:
-                yield running
-
-        yield started
-
-
-@contextmanager
-def _started(redis_url: str, database_url: str, folder: Path, seconds: float) -> Iterator[Server]:
-    _, key = make_tenant(database_url, f"server of {seconds} s")
-    [port] = free_ports(1)
-    environment = {
-        "EBBING_DATABASE_URL": database_url,
-        "EBBING_REDIS_URL": redis_url,
-        "EBBING_PORT": str(port),
-        "EBBING_REQUEST_BODY_MAX_BYTES": str(LIMIT),
-        "EBBING_REQUEST_HEADERS_TIMEOUT_SECONDS": str(seconds),
-        "EBBING_REQUEST_BODY_TIMEOUT_SECONDS": str(seconds),
-    }
-    processes = Processes(folder, environment)
-    try:
-        process = processes.start("api", "api")
-        processes.wait_until_answers("api", f"http://127.0.0.1:{port}/healthz")
-        yield Server(port, key, process.pid, processes.log("api"))
-    finally:
-        processes.close()
 
 
 @pytest.fixture(scope="module")
@@ -122,24 +33,6 @@ def hasty(start: Start) -> Iterator[Server]:
     """A server with timeouts of a few seconds for headers and body."""
     with start(SECONDS) as running:
         yield running
-
-
-def answer(connection: socket.socket) -> tuple[int, bytes]:
-    """Read until the connection ends or the body is complete; return the status and the remaining bytes."""
-    received = b""
-    with suppress(ConnectionError, TimeoutError):
-        while not complete(received):
-            more = connection.recv(65536)
-            if not more:
-                break
-            received += more
-    return int(received.split(b" ", 2)[1]), received
-
-
-def complete(received: bytes) -> bool:
-    head, end, body = received.partition(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-    return bool(end) and length is not None and len(body) >= int(length[1])
 
 
 def memory(size: int) -> bytes:
@@ -360,7 +253,7 @@ def test_a_length_that_is_no_number_is_refused(server: Server) -> None:
 
 
 SILENT = 1_500
-"""More than the 1,024 connections that once filled the server."""
+"""More than the 1,024 connections that once filled the server, from three addresses because of their limit."""
 
 
 def test_silent_connections_shut_nobody_out(server: Server) -> None:
@@ -368,8 +261,8 @@ def test_silent_connections_shut_nobody_out(server: Server) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with ExitStack() as silent:
-            for _ in range(SILENT):
-                silent.enter_context(server.talk())
+            for number in range(SILENT):
+                silent.enter_context(server.talk(f"127.0.1.{number % 3}"))
             for _ in range(5):
                 with server.talk() as connection:
                     connection.sendall(server.head(method="GET", path="/v1/stats"))

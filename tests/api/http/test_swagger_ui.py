@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
 from app.api.http.page_headers import HEADERS
+from app.api.reference import openapi
 from tests.api.caller import Api
 
 FROM_ELSEWHERE = re.compile(r"""(?:src|href)=["']?(?:https?:)?//|url\(["']?(?:https?:|//|data:)|@import""")
@@ -65,3 +69,18 @@ def test_the_description_starts_with_an_introduction(api: Api) -> None:
 def test_the_root_leads_to_the_reference(api: Api) -> None:
     answer = api.get("/", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+
+
+def test_the_description_is_serialized_once() -> None:
+    asked = []
+
+    class Described(FastAPI):
+        def openapi(self) -> dict[str, object]:
+            asked.append(self)
+            return {"openapi": "3.1.0"}
+
+    app = Described(openapi_url=None)
+    openapi.serve(app)
+    with TestClient(app) as client:
+        assert [client.get("/openapi.json").json() for _ in range(3)] == [{"openapi": "3.1.0"}] * 3
+    assert len(asked) == 1
