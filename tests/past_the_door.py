@@ -18,7 +18,7 @@ PLENTY = 1 << 40
 def push(client: redis.Redis, tenant_id: str, body: bytes, memories: int = 1) -> bytes:
     """Append a body to the tenant's stream in a well-formed envelope and return the entry's id."""
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(8))
-    number, header = pack(base, memories, "json", "past-the-door", "", body)[1:4:2]
+    number, header = pack(base, memories, "json", "", body)[1:4:2]
     return push_raw(client, tenant_id, str(number).encode(), bytes(header), body)
 
 

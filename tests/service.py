@@ -23,6 +23,7 @@ from app import failpoints, queues
 from app.api.http.auth import cache
 from app.clients.llm.model_clients import model_clients
 from app.clients.redis import stream
+from app.clients.redis.accept_arguments import Idempotency
 from app.clients.redis.connection import BACKLOG, HELD, RING, RING_MEMBERS, stream_key
 from app.clients.redis.connection_check import verify_connections
 from app.clients.redis.stream import AppendResult, StreamWriter
@@ -150,7 +151,7 @@ class Service:
         memories: int = 1,
         base: bytes | None = None,
         form: Form = "json",
-        idempotency: tuple[str, str] | None = None,
+        idempotency: Idempotency | None = None,
     ) -> AppendResult:
         """Append bytes to the tenant's stream without validation, counted like any request."""
         base = base or generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
@@ -161,7 +162,6 @@ class Service:
                 base=base,
                 memories=memories,
                 form=form,
-                request_id="test",
                 trace="",
                 body=body,
                 idempotency=idempotency,

@@ -87,14 +87,15 @@ def memory_path(memory_id: object, rest: str = "") -> str:
 
 
 def describe_problem(status: int, problem: Mapping[str, Any]) -> ToolFailure:
-    """Return the failure for an error response: its title, its fields with their limits, and the request id."""
+    """Return the failure for an error response: its title, its fields with their limits, and the call ID."""
     errors = [item for item in problem.get("errors") or () if isinstance(item, dict)]
     fields = [
         str(FieldError(str(item.get("field", "")), str(item.get("message", "")), item.get("value"), item.get("limit")))
         for item in errors
     ]
     title = str(problem.get("title") or f"The API answered {status}")
-    return ToolFailure(_join(title, fields, problem.get("detail"), problem.get("request_id")), status)
+    call_id = problem.get("call_id") or problem.get("request_id")  # earlier versions have only the latter
+    return ToolFailure(_join(title, fields, problem.get("detail"), call_id), status)
 
 
 def describe_error(error: EbbingError) -> ToolFailure:
@@ -102,7 +103,7 @@ def describe_error(error: EbbingError) -> ToolFailure:
     return ToolFailure(_join(error.title, list(map(str, error.errors)), error.detail, None), error.status)
 
 
-def _join(title: str, fields: list[str], detail: object, request_id: object) -> str:
+def _join(title: str, fields: list[str], detail: object, call_id: object) -> str:
     reason = "; ".join(fields) or (str(detail) if detail and detail != title else "")
     message = f"{title}: {reason}" if reason else title
-    return f"{message} (request {request_id})" if request_id else message
+    return f"{message} (request {call_id})" if call_id else message

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.http.auth import Caller, cache
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import header, read
+from app.api.http.request_ids import carry_ids, get_ids
 from app.errors import EbbingError
 from app.mcp.backend import Params, Reply, describe_problem
 from app.settings import settings
@@ -52,13 +53,13 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one message of the protocol."""
-        request_id = scope["state"]["request_id"]
+        ids = get_ids(scope)
         try:
             _check_request(scope)
             caller = await cache.any_caller(scope)
             body = await read(scope, receive)
         except Exception as error:  # noqa: BLE001 - every failure gets a response
-            response = respond(as_ours(error), request_id, _REQUEST)
+            response = respond(as_ours(error), ids, _REQUEST)
             if response.status_code == 405:
                 response.headers["allow"] = "POST"
             await response(scope, receive, send)
@@ -66,21 +67,20 @@ class McpEndpoint:
         assert self._api is not None  # noqa: S101 - the application connects itself when it is built
         if self._served is None:
             self._served = await run_in_threadpool(_load)
-        backend = RouteBackend(self._api, caller, scope, request_id)
+        backend = RouteBackend(self._api, caller, scope)
         await self._served({**scope, _BACKEND: backend}, _replay(body, receive), send)
 
 
 class RouteBackend:
     """Access to the routes of this process with the key of a request."""
 
-    def __init__(self, api: ASGIApp, caller: Caller, outer: Scope, request_id: str) -> None:
-        """Send the key, the trace context and the id of the outer request with each request."""
+    def __init__(self, api: ASGIApp, caller: Caller, outer: Scope) -> None:
+        """Send the key, the trace context and the call ID of the outer request with each request."""
         self._api = api
         self._caller = caller
         self._outer = outer
         carried = {name: header(outer, name.encode()) for name in ("authorization", "traceparent")}
         self._headers = {name: value for name, value in carried.items() if value is not None}
-        self._headers["x-request-id"] = request_id
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -117,6 +117,7 @@ class RouteBackend:
             "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
             "client": self._outer.get("client"),
             "server": self._outer.get("server"),
+            "state": carry_ids(get_ids(self._outer)),
         }
         status, content = await _collect(self._api, scope, sent)
         decoded = msgspec.json.decode(content) if content else {}

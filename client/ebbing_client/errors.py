@@ -73,7 +73,8 @@ class ApiError(EbbingError):
         self.title = str(problem.get("title") or f"HTTP status {status}")
         self.detail = str(problem.get("detail") or "")
         self.fields = fields
-        self.request_id = str(problem.get("request_id") or "")
+        # Versions of the service without call IDs log the request id.
+        self.request_id = str(problem.get("call_id") or problem.get("request_id") or "")
         self.retry_after_seconds = retry_after_seconds
         # True if the service wrote the response, false if a proxy did.
         self.is_from_service = str(problem.get("type") or "").startswith(PROBLEM_PREFIX)

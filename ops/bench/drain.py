@@ -62,7 +62,7 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
         with client.pipeline(transaction=False) as pipe:
             for body in bodies[start : start + PIPELINED]:
                 base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-                fields = pack(base, memories, "json", "bench", "", body)
+                fields = pack(base, memories, "json", "", body)
                 limits = [endless] * 5
                 pipe.evalsha(
                     accept, len(names), *names, str(tenant_id), memories, len(body), *limits, "", 0, 600_000, *fields

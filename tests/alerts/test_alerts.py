@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long
 def wait_since(api: Api, seconds: float) -> UUID:
     """Create a tenant with one unclaimed request that was accepted this many seconds ago."""
     tenant_id = api.service.tenant().tenant_id
-    fields = pack(bytes(16), 1, "json", "test", "", b'{"text": "x"}')
+    fields = pack(bytes(16), 1, "json", "", b'{"text": "x"}')
     named = dict(zip(fields[::2], fields[1::2], strict=True))
     api.service.redis.xadd(stream_key(tenant_id), named, id=f"{int((time.time() - seconds) * 1000)}-0")  # type: ignore[arg-type]
     api.service.redis.hincrby(BACKLOG, "entries", 1)

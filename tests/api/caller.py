@@ -183,8 +183,17 @@ def fields(answer: httpx.Response) -> list[str]:
     """Check the shape of a problem response and return the fields it names."""
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
-    assert problem.keys() - {"omitted_errors"} == {"type", "title", "status", "detail", "errors", "request_id"}
+    assert problem.keys() - {"omitted_errors"} == {
+        "type",
+        "title",
+        "status",
+        "detail",
+        "errors",
+        "request_id",
+        "call_id",
+    }
     assert problem["status"] == answer.status_code
     assert problem["type"].startswith("urn:ebbing:problem:")
     assert problem["request_id"] == answer.headers["x-request-id"]
+    assert problem["call_id"] == answer.headers["ebbing-call-id"]
     return [error["field"] for error in problem["errors"]]

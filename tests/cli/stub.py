@@ -73,7 +73,8 @@ def problem(status: int, kind: str, *errors: dict[str, Any], detail: str = "") -
         "status": status,
         "detail": detail,
         "errors": list(errors),
-        "request_id": "r1",
+        "request_id": "of-a-proxy",
+        "call_id": "r1",
     }
 
 

@@ -97,11 +97,15 @@ def test_errors_hold_the_fields_and_survive_foreign_bodies(door: Gate, client: E
         "type": "urn:ebbing:problem:invalid",
         "title": "A request field is invalid",
         "errors": [{"field": "limit", "message": "is too large", "value": 900, "limit": 100}],
-        "request_id": "abc",
+        "request_id": "of-a-proxy",
+        "call_id": "abc",
     }
     door.answers = [refusal(422, problem)]
     with pytest.raises(Invalid, match=r"422 .*limit is too large \(value 900, limit 100\) \(request abc\)") as refused:
         client.search("tea", limit=900)
+    door.answers = [refusal(422, {"title": "of an earlier version", "request_id": "def"})]
+    with pytest.raises(ApiError, match=r"\(request def\)"):
+        client.search("tea")
     [field] = refused.value.fields
     assert (field.field, field.value, field.limit) == ("limit", 900, 100)
     for status, body, kind in (

@@ -40,7 +40,7 @@ BODIES: Final = {
 def header(version: bytes = b"1") -> bytes:
     """Build an envelope header as the door does, with any version."""
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(8))
-    return version + bytes(pack(base, 1, "json", "past-the-door", "", b"")[3])[1:]
+    return version + bytes(pack(base, 1, "json", "", b"")[3])[1:]
 
 
 ENVELOPES: Final = {

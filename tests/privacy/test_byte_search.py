@@ -165,6 +165,28 @@ def test_dead_letters_are_gone_too(someone: Everywhere, is_json: bool) -> None:
     assert someone.left() == {}
 
 
+TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_letters_that_others_keep_have_no_request_id_of_an_earlier_version(someone: Everywhere) -> None:
+    """One letter is partly about the person; another one has only the person's name in its request id."""
+    service, tenant_id = someone.service, someone.tenant_id
+    other = {"text": "Bob's can't be stored", "subject": "bob", "kind": "unknown"}
+    for body in [someone.about(f"{WORD} can't be stored"), other], [other]:
+        service.post(tenant_id, json.dumps(body).encode(), memories=len(body))
+    service.work()
+    named = "UPDATE dead_letters SET header = substring(header FROM 1 FOR 18) || %s"  # as an earlier version did
+    service.rows(named, f"req-{WORD} ".encode() + TRACE)
+    before = "public.dead_letters"
+    assert before in someone.left()["tables"]
+    someone.erase()
+    assert someone.left() == {}
+    headers = service.rows("SELECT substring(header FROM 19) FROM dead_letters ORDER BY memories DESC")
+    assert [bytes(header) for (header,) in headers] == [b" ", b" " + TRACE], (
+        "the trace context of others' letters stays"
+    )
+
+
 @pytest.mark.long
 def test_a_released_hold_that_named_them_names_nobody(someone: Everywhere) -> None:
     hold = legal_holds.place_hold(someone.tenant_id, Scope(subject=SUBJECT), "case 17", "key")

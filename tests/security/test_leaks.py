@@ -153,6 +153,8 @@ def knock(url: str, tenant: Tenant) -> list[httpx.Response]:
         send("GET", f"/{CANARY}")
         send("GET", "/v1/stats", headers={"authorization": f"Bearer {tenant.key[:-1]}x"})
         send("GET", "/v1/stats", headers={"authorization": f"Basic {CANARY}", "x-request-id": f"{CANARY}!"})
+        send("POST", "/v1/memories", json={"text": ""}, headers={"x-request-id": f"req-{CANARY}"})
+        send("GET", f"/v1/memories/{CANARY}", headers={"x-request-id": f"req-{CANARY}"})
     return answers
 
 
@@ -207,4 +209,4 @@ def test_every_line_of_the_log_is_json_of_the_same_shape(service: Service, serve
     for line in lines:
         assert {"event", "level", "timestamp", "process"} <= line.keys()
     refused = [line for line in lines if line["event"] == "refused"]
-    assert all({"request_id", "status", "problem", "fields", "reasons"} <= line.keys() for line in refused)
+    assert all({"call_id", "status", "problem", "fields", "reasons"} <= line.keys() for line in refused)

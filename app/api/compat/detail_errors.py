@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from app.api.http import responses
 from app.api.http.problem_responses import as_ours, respond
+from app.api.http.request_ids import get_ids
 from app.errors import EbbingError, FieldError
 
 
@@ -36,7 +37,7 @@ class DetailRoute(APIRoute):
 
 
 def _refused(error: EbbingError, request: Request) -> Response:
-    logged = respond(error, request.state.request_id, f"{request.method} {request.scope['route'].path}")
+    logged = respond(error, get_ids(request.scope), f"{request.method} {request.scope['route'].path}")
     faults = [_fault(field) for field in error.errors]
     response = responses.answer({"detail": faults or error.detail or error.title}, error.status)
     for name in ("retry-after", "www-authenticate"):

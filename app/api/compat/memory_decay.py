@@ -177,7 +177,7 @@ async def _store(session: Session, given: Sequence[StoreIn], request: Request) -
     """Accept memories and wait until they are searchable; return their ids, and False if they aren't in time."""
     body = msgspec.json.encode([_as_ours(each, session.clock) for each in given])
     ingest: Ingest = request.app.state.ingest
-    return await ingest.store(session.tenant_id, body, request.state.request_id, session.writer)
+    return await ingest.store(session.tenant_id, body, session.writer)
 
 
 def _as_ours(given: StoreIn, clock: DecayClock) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Final
 
 import msgspec
 from starlette.types import Scope
 
 from app.api.http.request_body import header
+from app.clients.redis.accept_arguments import Idempotency
 from app.clients.redis.stream import AppendResult
 from app.domain.ingest.envelope import Form
 from app.domain.ingest.json_input import precompile
@@ -17,8 +17,6 @@ from app.errors import Conflict, FieldError, Invalid
 from app.services.security import encryption_keys
 
 KEY_MAX_CHARACTERS: Final = 255
-OWN_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
-"""Ids of requests whose caller gave none."""
 
 
 def key_of(scope: Scope) -> str | None:
@@ -38,14 +36,15 @@ def key_of(scope: Scope) -> str | None:
 class Outcome(msgspec.Struct, frozen=True):
     """Record stored under a key: enough to repeat the response, without content.
 
-    The record outlives an erasure by up to a day. So its digest of the body is keyed, because a short text could be
-    guessed, and it has no request id that the caller chose, because that could contain a name.
+    The record outlives an erasure by up to a day. So the digests of the body and of the Idempotency-Key are keyed,
+    because a short text could be guessed, and the record has no request id that the caller chose, because that could
+    contain a name.
 
     Attributes:
         body: Digest of form and body.
         base: Base of the memories' ids, in hexadecimal.
         memories: Number of memories.
-        request_id: Id that the service chose; empty if the caller chose one.
+        request_id: Id of the request; empty if the caller chose it.
     """
 
     body: str
@@ -55,13 +54,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @staticmethod
     def for_request(body: bytes, form: Form, base: bytes, memories: int, request_id: str) -> Outcome:
-        """Build the record of a request."""
-        own_id = request_id if OWN_REQUEST_ID.fullmatch(request_id) else ""
-        return Outcome(_digest(form.encode() + body, _digest_keys()[0]), base.hex(), memories, own_id)
+        """Build the record of a request; see the attributes."""
+        return Outcome(_digest(form.encode() + body, _digest_keys()[0]), base.hex(), memories, request_id)
 
-    def under(self, key: str) -> tuple[str, str]:
-        """Return the digest of the Idempotency-Key, and this record as JSON; both are stored with the stream entry."""
-        return _digest(key.encode()), msgspec.json.encode(self).decode()
+    def under(self, key: str) -> Idempotency:
+        """Return the digests of the Idempotency-Key with this record as JSON; they are stored with the stream entry.
+
+        The key has a digest with each master key, because a process may have the other one as its current key.
+        """
+        keyed = [_digest(key.encode(), digest_key) for digest_key in _digest_keys() if digest_key]
+        return Idempotency(_digest(key.encode()), keyed, msgspec.json.encode(self).decode())
 
     def settled(self, accepted: AppendResult, body: bytes, form: Form) -> Outcome:
         """Return the record of the original request if this one is a repetition; otherwise this record.

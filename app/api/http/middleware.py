@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from uuid import uuid4
 
 import structlog
 from prometheus_client import Histogram
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import metrics
 from app.api.http.problem_responses import respond
 from app.api.http.request_body import header
+from app.api.http.request_ids import RequestIds, assign_ids
 from app.errors import NotReplayed
 from app.services.erasure import ledger
 from app.services.transient_errors import is_transient
@@ -48,8 +48,8 @@ class Guard:
             await self._inner(scope, receive, send)
             return
         given = header(scope, b"x-request-id")
-        request_id = given if given and _GIVEN_ID.fullmatch(given) else uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        ids = assign_ids(scope, given if given and _GIVEN_ID.fullmatch(given) else None)
+        own_headers = [*_HEADERS, (b"x-request-id", ids.shown.encode()), (b"ebbing-call-id", ids.call_id.encode())]
         began = time.perf_counter()
         path = scope["path"] if scope["method"] == "POST" or scope["path"] == MCP_PATH else ""
         endpoint = self._endpoints.get(path, self._inner)
@@ -62,19 +62,19 @@ class Guard:
                 seconds.observe(time.perf_counter() - began)
                 said = {name for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _DEFAULTS if name not in said]
-                message["headers"] = [*message["headers"], *_HEADERS, *added, (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], *own_headers, *added]
             await send(message)
 
         ours = scope["path"].startswith(_OURS)
         if ours and (refusal := await find_refusal()) is not None:
-            await respond(refusal, request_id, "any route")(scope, receive, answered)
+            await respond(refusal, ids, "any route")(scope, receive, answered)
             return
         reads = ours and path != INGEST_PATH  # ingest reads no stored data
-        last = _watched(scope, receive, answered, request_id) if reads else answered
+        last = _watched(scope, receive, answered, ids) if reads else answered
         try:
             await endpoint(scope, receive, last)
         except Exception as error:  # noqa: BLE001 - a response was sent; the server's log would quote the message
-            log.info("request_failed", request_id=request_id, error=type(error).__name__)
+            log.info("request_failed", call_id=ids.call_id, error=type(error).__name__)
 
 
 def _route_seconds(scope: Scope) -> Histogram:
@@ -88,7 +88,7 @@ def _route_seconds(scope: Scope) -> Histogram:
     return metrics.ROUTE_SECONDS.labels(scope["method"], route)
 
 
-def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Send:
+def _watched(scope: Scope, receive: Receive, send: Send, ids: RequestIds) -> Send:
     """Return a `send` that replaces the response by a refusal if a backup was restored during the request."""
     withheld = False
 
@@ -96,7 +96,7 @@ def _watched(scope: Scope, receive: Receive, send: Send, request_id: str) -> Sen
         nonlocal withheld
         if message["type"] == "http.response.start" and (refusal := await find_refusal()) is not None:
             withheld = True
-            await respond(refusal, request_id, "any route")(scope, receive, send)
+            await respond(refusal, ids, "any route")(scope, receive, send)
         if not withheld:
             await send(message)
 

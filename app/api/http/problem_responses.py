@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.api.http.request_ids import RequestIds, get_ids
 from app.clients.redis.connection import RedisError
 from app.clients.redis.stream import as_unavailable
 from app.domain.ingest import json_input
@@ -30,7 +31,7 @@ _TITLES = {
 log = structlog.get_logger(__name__)
 
 
-def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]:
+def problem(error: EbbingError, ids: RequestIds) -> tuple[bytes, dict[str, str]]:
     """Return the body and the extra headers of an error response."""
     body: dict[str, Any] = {
         "type": f"urn:ebbing:problem:{error.type}",
@@ -38,7 +39,8 @@ def problem(error: EbbingError, request_id: str) -> tuple[bytes, dict[str, str]]
         "status": error.status,
         "detail": error.detail or _summarise(error),
         "errors": [_field(field) for field in error.errors[:LISTED_MAX]],
-        "request_id": request_id,
+        "request_id": ids.shown,
+        "call_id": ids.call_id,
     }
     omitted = error.omitted + max(len(error.errors) - LISTED_MAX, 0)
     if omitted:
@@ -59,25 +61,25 @@ def _summarise(error: EbbingError) -> str:
     return f"{error.errors[0]}{f' ({others} more)' if others else ''}"
 
 
-def respond(error: EbbingError, request_id: str, asked: str = "") -> Response:
+def respond(error: EbbingError, ids: RequestIds, asked: str = "") -> Response:
     """Build the response to a failed request; log its reasons and the names of fields, never their values.
 
     Args:
         error: The error.
-        request_id: Id of the request.
+        ids: Ids of the request; the call ID is logged.
         asked: Method and route template, without path parameters.
     """
     say = log.error if error.status == SERVER_ERROR else log.info
     say(
         "refused",
-        request_id=request_id,
+        call_id=ids.call_id,
         asked=asked,
         status=error.status,
         problem=error.type,
         fields=[_loggable(field) for field in error.errors],
         reasons=[field.message for field in error.errors] or [error.detail or error.title],
     )
-    body, headers = problem(error, request_id)
+    body, headers = problem(error, ids)
     return Response(body, status_code=error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -97,7 +99,7 @@ def install(app: FastAPI) -> None:
     """Register handlers that answer every error with problem details."""
 
     async def ours(request: Request, error: Exception) -> Response:
-        return respond(as_ours(error), request.state.request_id, _asked(request))
+        return respond(as_ours(error), get_ids(request.scope), _asked(request))
 
     async def http(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -105,7 +107,7 @@ def install(app: FastAPI) -> None:
         made = EbbingError(str(error.detail))
         made.status = error.status_code
         made.type, made.title = _TITLES.get(error.status_code, ("http", "The request failed"))
-        response = respond(made, request.state.request_id, _asked(request))
+        response = respond(made, get_ids(request.scope), _asked(request))
         response.headers.update(error.headers or {})
         if error.status_code == 405:
             response.headers["allow"] = _methods(request) or response.headers["allow"]
@@ -115,7 +117,7 @@ def install(app: FastAPI) -> None:
         if not isinstance(error, RequestValidationError):
             raise error
         fields = [_parameter(found) for found in error.errors()]
-        return respond(Invalid(errors=fields), request.state.request_id, _asked(request))
+        return respond(Invalid(errors=fields), get_ids(request.scope), _asked(request))
 
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, parameters)

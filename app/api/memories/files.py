@@ -51,7 +51,7 @@ async def create(
         return _respond(answer)
     ingest: Ingest = request.app.state.ingest
     body = msgspec.json.encode([memory])
-    _, is_stored = await ingest.store(caller.tenant_id, body, request.state.request_id, caller.writer, until="stored")
+    _, is_stored = await ingest.store(caller.tenant_id, body, caller.writer, until="stored")
     return _respond(answer, 200 if is_stored else 202)
 
 

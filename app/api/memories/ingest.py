@@ -23,6 +23,7 @@ from app.api.http.auth import cache
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import InvalidHeader, header, read
+from app.api.http.request_ids import RequestIds, get_ids
 from app.api.memories import delayed_writes
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import bodies, message_fields
@@ -66,31 +67,31 @@ class Ingest:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         started = time.perf_counter()
-        request_id = scope["state"]["request_id"]
+        ids = get_ids(scope)
         try:
             if tracing.is_on():
-                status, body, headers = await self._traced(scope, receive, request_id)
+                status, body, headers = await self._traced(scope, receive, ids)
             else:
-                status, body, headers = await self._accept(scope, receive, request_id, trace(scope))
+                status, body, headers = await self._accept(scope, receive, ids, trace(scope))
         except Exception as error:  # noqa: BLE001 - every failure gets a response
-            await _refused(error, request_id)(scope, receive, send)
+            await _refused(error, ids)(scope, receive, send)
             return
         metrics.ACK_SECONDS.observe(time.perf_counter() - started)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _traced(self, scope: Scope, receive: Receive, request_id: str) -> Answer:
+    async def _traced(self, scope: Scope, receive: Receive, request_ids: RequestIds) -> Answer:
         """Handle a request inside a trace span, whose context is stored with the stream entry."""
         traced = tracing.trace_request("ingest", trace(scope))
         try:
-            answer = await self._accept(scope, receive, request_id, traced.context)
+            answer = await self._accept(scope, receive, request_ids, traced.context)
         except BaseException as error:
             traced.end(error)
             raise
         traced.end()
         return answer
 
-    async def _accept(self, scope: Scope, receive: Receive, request_id: str, trace: str) -> Answer:
+    async def _accept(self, scope: Scope, receive: Receive, request_ids: RequestIds, trace: str) -> Answer:
         caller = await cache.caller(scope, "ingest")
         form = _form(scope)
         wait_seconds = _wait_seconds(scope)
@@ -100,14 +101,14 @@ class Ingest:
         sent_ms = delayed_writes.read_sent_ms(scope, given)
         count = len(given.memories)
         base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-        outcome = Outcome.for_request(body, form, base, count, request_id) if key is not None else None
+        outcome = Outcome.for_request(body, form, base, count, request_ids.generated) if key is not None else None
+        request_id = request_ids.shown
         failpoints.trigger("api.before_accept")
         accepted = await self._door.append(
             caller.tenant_id,
             base=base,
             memories=count,
             form=form,
-            request_id=request_id,
             trace=add_writer(trace, caller.writer),
             body=body,
             idempotency=outcome.under(key) if key is not None and outcome else None,
@@ -144,7 +145,6 @@ class Ingest:
         self,
         tenant_id: UUID,
         body: bytes,
-        request_id: str,
         writer: Writer,
         *,
         until: Literal["stored", "searchable"] = "searchable",
@@ -154,7 +154,6 @@ class Ingest:
         Args:
             tenant_id: The tenant of the authenticated caller.
             body: The memories as a JSON array in the form of `POST /v1/memories`.
-            request_id: Id of the request.
             writer: The caller's API key and its source.
             until: State of the memories to wait for.
 
@@ -169,7 +168,6 @@ class Ingest:
             base=base,
             memories=count,
             form="json",
-            request_id=request_id,
             trace=add_writer("", writer),
             body=body,
             idempotency=None,
@@ -228,7 +226,7 @@ def _accepted(ids: list[str], request_id: str, given: Body, more: bytes) -> byte
     return answer[:-1] + b"," + unstored[1:]
 
 
-def _refused(error: Exception, request_id: str) -> ASGIApp:
+def _refused(error: Exception, ids: RequestIds) -> ASGIApp:
     """Build the response to a failed request.
 
     This is a separate function, so that `ours`, often the caught exception itself, isn't a local variable of the
@@ -237,7 +235,7 @@ def _refused(error: Exception, request_id: str) -> ASGIApp:
     """
     ours = as_ours(error)
     metrics.ACCEPTED.labels(outcome=_outcome(ours)).inc()
-    return respond(ours, request_id, "POST /v1/memories")
+    return respond(ours, ids, "POST /v1/memories")
 
 
 def _outcome(error: EbbingError) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
@@ -21,6 +21,7 @@ from app.api.http import responses
 from app.api.http.auth import Caller, cache, needs
 from app.api.http.problem_responses import as_ours, respond
 from app.api.http.request_body import decode, json_body, read
+from app.api.http.request_ids import get_ids
 from app.domain.search.request import SearchRequest
 from app.services.search import search_records
 from app.services.search.search import find_memories
@@ -31,13 +32,12 @@ router = APIRouter(prefix="/v1", tags=["search"])
 
 async def serve_search(scope: Scope, receive: Receive, send: Send) -> None:
     """Handle one request as an ASGI application."""
-    request_id = scope["state"]["request_id"]
     try:
         caller = await cache.caller(scope, "read")
         request = decode(await read(scope, receive), SearchRequest)
-        response = await run_in_threadpool(_answer, caller.tenant_id, request, request_id)
+        response = await run_in_threadpool(_answer, caller.tenant_id, request)
     except Exception as error:  # noqa: BLE001 - every failure gets a response
-        response = respond(as_ours(error), request_id, "POST /v1/search")
+        response = respond(as_ours(error), get_ids(scope), "POST /v1/search")
     await response(scope, receive, send)
 
 
@@ -45,24 +45,23 @@ async def serve_search(scope: Scope, receive: Receive, send: Send) -> None:
 def search(
     caller: Annotated[Caller, Depends(needs("read"))],
     request: Annotated[SearchRequest, Depends(json_body(SearchRequest))],
-    http: Request,
 ) -> Response:
     """Return the best memories for a query, best first.
 
     Results close to the best are reinforced, unless `reinforce` is false. `reranked` is true if a reranker ordered
     them.
     """
-    return _answer(caller.tenant_id, request, http.state.request_id)
+    return _answer(caller.tenant_id, request)
 
 
-def _answer(tenant_id: UUID, request: SearchRequest, request_id: str) -> Response:
+def _answer(tenant_id: UUID, request: SearchRequest) -> Response:
     """Search, queue the results' uses and return the response."""
     searched_at, started = datetime.now(UTC), time.perf_counter()
     found = find_memories(tenant_id, request)
     took = time.perf_counter() - started
     metrics.SEARCH_SECONDS.observe(took)
     if found.uses:
-        reinforcement.queue_uses(tenant_id, found.uses, request.session, request_id)
+        reinforcement.queue_uses(tenant_id, found.uses, request.session)
     shown = responses.answer({"results": found.results, "reranked": found.reranked, "took_ms": round(took * 1000, 2)})
     if found.gathered is not None:
         # Runs after the response is sent.

@@ -13,6 +13,7 @@ from app.api.http.auth import Writer
 from app.api.http.idempotency import Outcome, key_of
 from app.api.http.path_ids import MemoryId
 from app.api.http.request_body import raw_body
+from app.api.http.request_ids import get_ids
 from app.api.memories.ingest import trace
 from app.clients.redis.stream import StreamWriter
 from app.domain.ingest import uses
@@ -34,15 +35,14 @@ async def observe(
     """
     told = uses.encode(uses.parse_observation(body, caller.tenant_id))
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
-    key, request_id = key_of(request.scope), request.state.request_id
-    outcome = Outcome.for_request(body, "touches", base, 0, request_id)
+    key, ids = key_of(request.scope), get_ids(request.scope)
+    outcome = Outcome.for_request(body, "touches", base, 0, ids.generated)
     door: StreamWriter = request.app.state.door
     accepted = await door.append(
         caller.tenant_id,
         base=base,
         memories=0,
         form="touches",
-        request_id=request_id,
         trace=trace(request.scope),
         body=told,
         idempotency=None if key is None else outcome.under(key),
@@ -51,7 +51,7 @@ async def observe(
     if accepted.nudge:
         nudger: Nudger = request.app.state.nudger
         nudger.nudge()
-    return responses.answer({"request_id": outcome.request_id or request_id}, 202)
+    return responses.answer({"request_id": outcome.request_id or ids.shown}, 202)
 
 
 @router.post("/memories/{memory_id}/touch", summary="Reinforce a memory immediately")

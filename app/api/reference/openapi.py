@@ -74,6 +74,7 @@ _EXAMPLE_INVALID = {
         }
     ],
     "request_id": _PROBLEM_ID,
+    "call_id": _PROBLEM_ID,
 }
 _EXAMPLE_MISSING = {
     "type": "urn:ebbing:problem:not-found",
@@ -82,6 +83,7 @@ _EXAMPLE_MISSING = {
     "detail": "Memory not found",
     "errors": [],
     "request_id": _PROBLEM_ID,
+    "call_id": _PROBLEM_ID,
 }
 _EXAMPLE_CONFLICT = {
     "type": "urn:ebbing:problem:conflict",
@@ -90,6 +92,7 @@ _EXAMPLE_CONFLICT = {
     "detail": "this tenant's searches aren't recorded: set record_searches=true in its policy, and replay them later",
     "errors": [],
     "request_id": _PROBLEM_ID,
+    "call_id": _PROBLEM_ID,
 }
 _EXAMPLE_KEYLESS = {
     "type": "urn:ebbing:problem:not-authenticated",
@@ -98,6 +101,7 @@ _EXAMPLE_KEYLESS = {
     "detail": "this key is invalid: unknown, revoked or expired",
     "errors": [],
     "request_id": _PROBLEM_ID,
+    "call_id": _PROBLEM_ID,
 }
 _OPEN = ("/healthz", "/readyz", "/metrics")
 _TEXT = {"type": "string"}
@@ -125,7 +129,8 @@ _PROBLEM = _object(
         "status": {"type": "integer"},
         "detail": _TEXT,
         "errors": _array(_FIELD, description="All faults of the request, at most 20."),
-        "request_id": _TEXT | {"description": "Id of this call in the service's log."},
+        "request_id": _TEXT | {"description": "The `X-Request-Id` of this call if it had one, otherwise its call ID."},
+        "call_id": _TEXT | {"description": "Call ID: the id of this call in the service's log."},
     },
     omitted_errors={"type": "integer", "description": "Number of faults beside those in `errors`."},
 )

@@ -292,8 +292,8 @@ class Api:
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             parts.append("check EBBING_API_KEY, or the key in the home of `ebbing run`")
         message = ": ".join(parts)
-        if problem.get("request_id"):
-            message += f" (call ID {problem['request_id']})"  # the service log has details under this id
+        if call_id := problem.get("call_id") or problem.get("request_id"):  # earlier versions have only the latter
+            message += f" (call ID {call_id})"  # the service log has details under this id
         status = response.status_code
         return ApiRefusal(message, _code(status), status=status, errors=errors, body=problem)
 

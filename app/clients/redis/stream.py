@@ -19,21 +19,19 @@ import redis
 import redis.asyncio
 from redis.commands.core import Script
 
+from app.clients.redis.accept_arguments import NUDGE, Idempotency, accept_keys, read_limits
 from app.clients.redis.backlog import Backlog
 from app.clients.redis.connection import (
     ATTEMPTS,
     BACKLOG,
     HELD,
     LATEST_TURN,
-    NUDGE_PREFIX,
     RING,
     RING_MEMBERS,
     SHARED_TURNS,
     STREAM_PREFIX,
     TURNS,
-    closed_key,
     connect,
-    idempotency_key,
     script,
     stream_key,
 )
@@ -47,8 +45,6 @@ from app.errors import BacklogFull, TenantClosed, Unavailable
 from app.settings import settings
 
 NUDGE_MILLISECONDS = 1000
-# The flag exists while a nudge is in flight; see `app.queues.nudge`.
-_NUDGE = f"{NUDGE_PREFIX}ingest.drain"
 _CLOSED = -2
 """First value of the answer of `accept.lua` for a tenant that is being deleted."""
 SUSPECTS_A_TURN = 50
@@ -113,40 +109,38 @@ class StreamWriter:
         self._client = client
         self._room = MemoryGuard()
         self._accept = BatchedScript(client, script("accept"))
-        self._limits = _limits()
+        self._limits = read_limits()
         self._idempotency_seconds = int(settings().idempotency_hours * 3600)
 
-    async def append(  # noqa: PLR0913 - the parts of an entry, by name
+    async def append(
         self,
         tenant_id: UUID,
         *,
         base: bytes,
         memories: int,
         form: Form,
-        request_id: str,
         trace: str,
         body: bytes,
-        idempotency: tuple[str, str] | None,
+        idempotency: Idempotency | None,
         sent_ms: int | None = None,
     ) -> AppendResult:
         """Append one request's memories or uses to the tenant's stream.
 
         Args:
             sent_ms: Time of sending by the sender's clock, for memories with the field `written`.
-            idempotency: Digest of the Idempotency-Key, and the outcome to store under it.
+            idempotency: Digests of the Idempotency-Key, and the outcome to store under them; None without a key.
 
         Raises:
             BacklogFull: The tenant's backlog limit is reached.
             Unavailable: The total backlog limit is reached, or Redis is full or unreachable.
             TenantClosed: The tenant is being deleted.
         """
-        key_digest, outcome = idempotency or ("", "")
-        entry = pack(base, memories, form, request_id, trace, body, sent_ms=sent_ms)
+        entry = pack(base, memories, form, trace, body, sent_ms=sent_ms)
         arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
-        arguments += [outcome, self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]
+        arguments += [idempotency.outcome if idempotency else "", self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]
         try:
             await self._check_room(len(body))
-            answer = await self._accept(_accept_keys(tenant_id, key_digest), arguments)
+            answer = await self._accept(accept_keys(tenant_id, idempotency), arguments)
         except redis.RedisError as error:
             raise as_unavailable(error) from None
         if answer[0] == 1:
@@ -162,31 +156,6 @@ class StreamWriter:
             with suppress(redis.ResponseError):  # if INFO isn't permitted, a full Redis itself refuses the entry
                 self._room.record_usage(await self._client.info("memory"))
         self._room.check()
-
-
-def _accept_keys(tenant_id: UUID, key_digest: str) -> list[str]:
-    return [
-        stream_key(tenant_id),
-        idempotency_key(tenant_id, key_digest),
-        RING,
-        RING_MEMBERS,
-        HELD,
-        BACKLOG,
-        _NUDGE,
-        TURNS,
-        closed_key(tenant_id),
-    ]
-
-
-def _limits() -> tuple[int, int, int, int, int]:
-    config = settings()
-    return (
-        config.tenant_backlog_entries,
-        config.tenant_backlog_bytes,
-        config.tenant_backlog_memories,
-        config.backlog_entries,
-        config.backlog_bytes,
-    )
 
 
 def append_again(tenant_id: UUID, entry: StreamEntry, replays: int) -> bool:
@@ -206,7 +175,7 @@ def append_again(tenant_id: UUID, entry: StreamEntry, replays: int) -> bool:
     return _append(client(), MemoryGuard(), tenant_id, again)
 
 
-def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: bytes) -> None:
+def append(tenant_id: UUID, base: bytes, form: Form, body: bytes) -> None:
     """Append best-effort data synchronously, with a short timeout and no nudge; the next drain stores it.
 
     Raises:
@@ -217,7 +186,7 @@ def append(tenant_id: UUID, base: bytes, form: Form, request_id: str, body: byte
     if room.is_shut():
         raise Unavailable("the queue was unavailable moments ago", retry_after_seconds=APPEND_PAUSE_SECONDS)
     try:
-        _append(_hasty(), room, tenant_id, pack(base, 0, form, request_id, "", body), nudge_milliseconds=0)
+        _append(_hasty(), room, tenant_id, pack(base, 0, form, "", body), nudge_milliseconds=0)
     except Unavailable:
         room.refuse_for(APPEND_PAUSE_SECONDS)
         raise
@@ -232,13 +201,13 @@ def _append(
 ) -> bool:
     _, memories, _, _, _, body, *_ = entry
     size = len(cast("bytes", body))
-    arguments: list[Any] = [str(tenant_id), memories, size, *_limits(), "", 0, nudge_milliseconds, *entry]
+    arguments: list[Any] = [str(tenant_id), memories, size, *read_limits(), "", 0, nudge_milliseconds, *entry]
     try:
         if room.is_to_look(size):
             with suppress(redis.ResponseError):  # if INFO isn't permitted, a full Redis itself refuses the entry
                 room.record_usage(through.info("memory"))
         room.check()
-        answer = _acceptance()(keys=_accept_keys(tenant_id, ""), args=arguments, client=through)
+        answer = _acceptance()(keys=accept_keys(tenant_id), args=arguments, client=through)
     except redis.RedisError as error:
         raise as_unavailable(error) from None
     if answer[0] == 1:
@@ -296,7 +265,7 @@ class StreamReader:
         limits = [config.drain_rows, config.drain_entries, config.drain_bytes]
         lease = int(config.claim_idle_seconds * 1000)
         answer = self._take(
-            keys=[RING, RING_MEMBERS, HELD, TURNS, _NUDGE, LATEST_TURN, SHARED_TURNS],
+            keys=[RING, RING_MEMBERS, HELD, TURNS, NUDGE, LATEST_TURN, SHARED_TURNS],
             args=[
                 *(STREAM_PREFIX, *limits, lease, SUSPECTS_A_TURN, "first" if first else ""),
                 *(shared_memories or config.drain_rows, int(SHARED_SECONDS * 1000)),

@@ -31,7 +31,6 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
         base: Id of the first memory, 16 bytes; memory `i` has the id `base + i`.
         memories: Number of memories in the body; 0 for touches.
         form: `json` or `ndjson` for memories, or `touches` (see `app.domain.ingest.uses.Touches`).
-        request_id: Id of the request that sent the body.
         trace: W3C trace context, or empty.
         body: The request's raw body.
         first_entry_id: Original id of a replayed dead letter; otherwise empty.
@@ -44,7 +43,6 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     base: bytes
     memories: int
     form: Form
-    request_id: str
     trace: str
     body: bytes
     first_entry_id: str = ""
@@ -63,10 +61,13 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack(
-    base: bytes, memories: int, form: Form, request_id: str, trace: str, body: bytes, *, sent_ms: int | None = None
+    base: bytes, memories: int, form: Form, trace: str, body: bytes, *, sent_ms: int | None = None
 ) -> list[bytes | int]:
-    """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order."""
-    names = f"{request_id} {trace}" if sent_ms is None else f"{request_id} {trace}  {sent_ms}"
+    """Return the fields of a stream entry: number of memories, header, body. `take.lua` relies on their order.
+
+    The names in the header begin with a space: earlier versions stored the request id of the caller before it.
+    """
+    names = f" {trace}" if sent_ms is None else f" {trace}  {sent_ms}"
     return stream_fields(memories, VERSION + form[:1].encode() + base + names.encode(), body)
 
 
@@ -104,7 +105,7 @@ def first_position(entry_id: str, header: bytes) -> str:
 
 
 def replay_header(header: bytes, entry_id: str) -> bytes:
-    """Return the header for replaying an entry; this header contains the entry's original id.
+    """Return the header for replaying an entry; this header contains the entry's original id, and no request id.
 
     The original id of an entry that was replayed before is preserved. The header of a malformed entry is returned
     unchanged, so that decoding fails again.
@@ -116,7 +117,35 @@ def replay_header(header: bytes, entry_id: str) -> bytes:
         envelope = decode_envelope(entry_id, b"0", header, b"")
     except MalformedEnvelope:
         return header
-    names = f"{envelope.request_id} {add_writer(envelope.trace, envelope.writer)} {envelope.position}"
+    return _rewrite(header, envelope, envelope.trace, envelope.position)
+
+
+def strip_request_id(header: bytes) -> bytes:
+    """Return a header without the caller's request id, which earlier versions stored and which may contain a name.
+
+    A malformed header is returned unchanged.
+    """
+    try:
+        envelope = decode_envelope("0-0", b"0", header, b"")
+    except MalformedEnvelope:
+        return header
+    return _rewrite(header, envelope, envelope.trace, envelope.first_entry_id)
+
+
+def strip_caller_ids(header: bytes) -> bytes:
+    """Return a header without the caller's request id and trace context; a malformed header is returned unchanged."""
+    try:
+        envelope = decode_envelope("0-0", b"0", header, b"")
+    except MalformedEnvelope:
+        return header
+    return _rewrite(header, envelope, "", envelope.first_entry_id)
+
+
+def _rewrite(header: bytes, envelope: Envelope, trace: str, first_entry_id: str) -> bytes:
+    """Return a header without a request id, with this trace context and original entry id."""
+    names = f" {add_writer(trace, envelope.writer)}"
+    if first_entry_id or envelope.sent_ms is not None:
+        names += f" {first_entry_id}"
     if envelope.sent_ms is not None:
         names += f" {envelope.sent_ms}"
     return header[:_HEADER_BYTES] + names.encode("latin-1")
@@ -136,12 +165,12 @@ def decode_envelope(entry_id: str, count: bytes, header: bytes, body: bytes) -> 
     if form is None or len(base) != _BASE_BYTES or memories is None:
         raise MalformedEnvelope("envelope header out of shape")
     # Only replays contain the third value, the original entry id, and only delayed writes the fourth.
-    request_id, trace, first_entry_id, sent = [*names.split(" ", 3), "", "", ""][:4]
+    _, trace, first_entry_id, sent = [*names.split(" ", 3), "", "", ""][:4]
     if (first_entry_id and not _ENTRY_ID.fullmatch(first_entry_id)) or (sent and not _MILLISECONDS.fullmatch(sent)):
         raise MalformedEnvelope("envelope header out of shape")
     trace, writer = _split_writer(trace)
     sent_ms = int(sent) if sent else None
-    return Envelope(entry_id, base, memories, form, request_id, trace, body, first_entry_id, sent_ms, writer)
+    return Envelope(entry_id, base, memories, form, trace, body, first_entry_id, sent_ms, writer)
 
 
 def read_count(count: bytes) -> int | None:

@@ -70,6 +70,10 @@ _COPIES: Final = {
         "vectors of queries in the memory of processes",
         "some minutes after the search; stored under digests made with a key of the process",
     ),
+    "webhook_urls": (
+        "URLs of webhooks, which operators wrote",
+        "when you change or delete the webhook; they aren't searched for the person's name, so look yourself",
+    ),
     "logs": ("logs", "when you rotate them; they contain ids and numbers, no text and no name"),
     "recipients": (
         "data sent to the recipients",

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from app import failpoints, queues
 from app.clients.redis import stream_position
+from app.domain.ingest.envelope import strip_caller_ids, strip_request_id
 from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.documents.texts import ENGLISH
@@ -142,7 +143,11 @@ def _find_letters(tenant_id: UUID, erasure: Erasure, memory_ids: Sequence[UUID])
 
 
 def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: str, until: float) -> StepProgress:
-    """Remove the erasure's data from dead letters; delete letters that have nothing left."""
+    """Remove the erasure's data from dead letters; delete letters that have nothing left.
+
+    Letters of earlier versions have the request id of their caller, which may contain the person's name even if the
+    letter has only other people's memories. So the request ids of all letters are removed.
+    """
     erased, after, removed = set(ids), UUID(at) if at else NIL, 0
     while True:
         with step_transaction(tenant_id, erasure, "letters") as tx:
@@ -150,8 +155,11 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
             for letter in letters:
                 redacted = _without(erasure, erased, letter)
                 if redacted.removed:
-                    references.rewrite(tx, tenant_id, letter.letter_id, redacted.payload)
+                    header = strip_caller_ids(letter.header)
+                    references.rewrite(tx, tenant_id, letter.letter_id, header, redacted.payload)
                     removed += 1
+                elif (header := strip_request_id(letter.header)) != letter.header:
+                    references.rewrite(tx, tenant_id, letter.letter_id, header, letter.payload)
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))
                 digests = {

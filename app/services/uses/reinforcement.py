@@ -119,7 +119,7 @@ def reinforce_used(tenant_id: UUID, touched: Sequence[EnvelopeTouches]) -> None:
         metrics.count(name, count)
 
 
-def queue_uses(tenant_id: UUID, uses: Sequence[Use], session: str | None, request_id: str) -> None:
+def queue_uses(tenant_id: UUID, uses: Sequence[Use], session: str | None) -> None:
     """Queue a search's uses. Uses that the queue can't accept are counted and dropped.
 
     No task is started: the drain that runs every second applies the uses, because starting a drain for each search
@@ -127,7 +127,7 @@ def queue_uses(tenant_id: UUID, uses: Sequence[Use], session: str | None, reques
     """
     base = generate_base(time.time_ns() // 1_000_000, os.urandom(RANDOM_BYTES))
     try:
-        stream.append(tenant_id, base, "touches", request_id, encode(touch_results(uses, tenant_id, session)))
+        stream.append(tenant_id, base, "touches", encode(touch_results(uses, tenant_id, session)))
     except (BacklogFull, Unavailable) as error:
         metrics.DROPPED_TOUCHES.inc()
         log.info("touches_dropped", tenant=str(tenant_id), error=type(error).__name__)

@@ -44,15 +44,15 @@ ORDER BY letter_id LIMIT :limit FOR UPDATE
 """)
 
 
-def rewrite(tx: Connection, tenant_id: UUID, letter_id: UUID, payload: bytes | None) -> None:
-    """Replace a dead letter's payload, or delete the letter if no payload is left."""
-    values = {"tenant": tenant_id, "letter_id": letter_id, "payload": payload}
+def rewrite(tx: Connection, tenant_id: UUID, letter_id: UUID, header: bytes, payload: bytes | None) -> None:
+    """Replace a dead letter's header and payload, or delete the letter if no payload is left."""
+    values = {"tenant": tenant_id, "letter_id": letter_id, "header": header or None, "payload": payload}
     tx.execute(_DELETE if payload is None else _REWRITE, values)
 
 
 _DELETE: Final = text("DELETE FROM dead_letters WHERE tenant_id = :tenant AND letter_id = :letter_id")
 _REWRITE: Final = text("""
-UPDATE dead_letters SET payload = :payload WHERE tenant_id = :tenant AND letter_id = :letter_id
+UPDATE dead_letters SET header = :header, payload = :payload WHERE tenant_id = :tenant AND letter_id = :letter_id
 """)
 
 _JOBS: Final = """

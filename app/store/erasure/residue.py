@@ -92,6 +92,8 @@ SELECT count(*) FROM (
   SELECT reason FROM exports WHERE tenant_id = %(tenant)s
   UNION ALL
   SELECT ground FROM anonymised WHERE tenant_id = %(tenant)s
+  UNION ALL
+  SELECT description FROM webhooks WHERE tenant_id = %(tenant)s
 ) AS texts
 WHERE written NOT IN ('{REDACTED}', '{CLEARED}') AND EXISTS (
   SELECT FROM unnest(%(spellings)s::text[]) AS name

@@ -87,6 +87,7 @@ _TABLES: Final = {
     "dead_letters": ("letter_id", {"discard_reason": "discard_reason"}, "true"),
     "exports": ("export_id", {"reason": "reason"}, "true"),
     "anonymised": ("ground", {"ground": "ground"}, "true"),
+    "webhooks": ("webhook_id", {"description": "nullif(description, '')"}, "true"),
 }
 
 

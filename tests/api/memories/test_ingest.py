@@ -7,12 +7,14 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
 import pytest
 
 from app.clients.embedding.embedder import embedder
+from app.clients.redis.connection import BACKLOG, QUEUE, stream_key
 from app.services.enrichment import stage_runner
 from app.services.ingest import drain
 from tests.api.caller import Api, fields
@@ -28,6 +30,15 @@ def test_memories_are_accepted_with_ids_in_order(api: Api) -> None:
     api.service.work()
     assert api.get(f"/v1/memories/{first}").json()["text"] == "one"
     assert api.get(f"/v1/memories/{second}").json()["text"] == "two"
+
+
+def test_what_a_caller_calls_its_request_enters_no_queue(api: Api) -> None:
+    headers = {"x-request-id": "request-of-orla"}
+    [memory_id] = api.post("/v1/memories", json={"text": "one"}, headers=headers).raise_for_status().json()["ids"]
+    api.post("/v1/observations", json={"ids": [memory_id]}, headers=headers).raise_for_status()
+    entries = cast("list[Any]", api.service.redis.xrange(stream_key(api.tenant.tenant_id)))
+    assert len(entries) == 2
+    assert "orla" not in repr(entries)
 
 
 def test_one_object_is_a_batch_of_one(api: Api) -> None:
@@ -105,24 +116,87 @@ def test_a_vector_of_another_size_is_refused_however_its_field_is_written(api: A
 # --- Idempotency ---
 
 
-def test_the_stored_answer_keeps_neither_the_callers_id_nor_a_digest_that_can_be_guessed(api: Api) -> None:
-    api.service.configure(master_key="a master key of the required length")
-    body = b'{"text":"Orla is ill"}'
-    headers = {"idempotency-key": "once", "x-request-id": "request-of-orla"}
-    first = api.post("/v1/memories", content=body, headers=headers).raise_for_status()
-    again = api.post("/v1/memories", content=body, headers=headers | {"x-request-id": "second"}).raise_for_status()
-    assert again.json()["ids"] == first.json()["ids"]
-    assert (first.json()["request_id"], again.json()["request_id"]) == ("request-of-orla", "second")
-    [stored] = [str(api.service.redis.get(key)) for key in api.service.redis.scan_iter("*idempotency:*")]
-    assert "orla" not in stored
-    assert hashlib.blake2b(b"json" + body, digest_size=16).hexdigest() not in stored
+MASTER_KEY = "a master key of the required length"
+
+
+def outcomes(api: Api) -> dict[str, str]:
+    """Return the stored outcomes by the digest of their Idempotency-Key."""
+    redis = api.service.redis
+    return {name.decode().rpartition(":")[2]: str(redis.get(name)) for name in redis.scan_iter("*idempotency:*")}
+
+
+def plain(value: bytes) -> str:
+    """Return a digest without a key, as a reader of Redis could compute it."""
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize("path", ["/v1/memories", "/v1/observations"])
+def test_the_stored_answer_keeps_neither_the_callers_id_nor_a_digest_that_can_be_guessed(api: Api, path: str) -> None:
+    api.service.configure(master_key=MASTER_KEY)
+    body = {"/v1/memories": b'{"text":"Orla is ill"}', "/v1/observations": b'{"ids":[]}'}[path]
+    mail = "orla@example.com"
+    given = hashlib.md5(mail.encode(), usedforsecurity=False).hexdigest()  # looks like an id of the service
+    headers = {"idempotency-key": mail, "x-request-id": given}
+    api.post("/v1/memories", json={"text": "the first one has no key"}).raise_for_status()
+    first = api.post(path, content=body, headers=headers).raise_for_status()
+    again = api.post(path, content=body, headers=headers | {"x-request-id": "second"}).raise_for_status()
+    assert again.json().get("ids") == first.json().get("ids")
+    assert (first.json()["request_id"], again.json()["request_id"]) == (given, "second")
+    [(digest, stored)] = outcomes(api).items()
+    assert digest != plain(mail.encode())
+    assert given not in stored
+    form = {"/v1/memories": b"json", "/v1/observations": b"touches"}[path]
+    assert plain(form + body) not in stored
+
+
+def test_for_a_day_processes_of_the_version_before_recognise_a_repeat(api: Api) -> None:
+    """They look under the digest without a key only, in the same outcome."""
+    api.service.configure(master_key=MASTER_KEY)
+    redis = api.service.redis
+    redis.hset(BACKLOG, "entries", 0)  # the version before has accepted requests
+    api.post("/v1/memories", json={"text": "x"}, headers={"idempotency-key": "once"}).raise_for_status()
+    stored = outcomes(api)
+    assert len(stored) == 2
+    assert len(set(stored.values())) == 1
+    assert plain(b"once") in stored
+    redis.hincrby(QUEUE, "keyed_since", 3600 - 86_400)
+    api.post("/v1/memories", json={"text": "y"}, headers={"idempotency-key": "late"}).raise_for_status()
+    [name] = redis.scan_iter(f"*idempotency:*{plain(b'late')}")
+    assert 0 < redis.ttl(name) <= 3600, "the day isn't prolonged"
+    redis.hincrby(QUEUE, "keyed_since", -3600)
+    api.post("/v1/memories", json={"text": "z"}, headers={"idempotency-key": "later"}).raise_for_status()
+    assert plain(b"later") not in outcomes(api)
+    for text, key in ("x", "once"), ("y", "late"), ("z", "later"):
+        api.post("/v1/memories", json={"text": text}, headers={"idempotency-key": key}).raise_for_status()
+    assert api.service.backlog()["entries"] == 3
+
+
+def test_a_process_without_a_master_key_begins_the_day_anew(api: Api) -> None:
+    """Other processes get the key one after the other."""
+    api.service.configure(master_key="")
+    api.post("/v1/memories", json={"text": "x"}, headers={"idempotency-key": "one"}).raise_for_status()
+    api.service.configure(master_key=MASTER_KEY)
+    api.post("/v1/memories", json={"text": "y"}, headers={"idempotency-key": "two"}).raise_for_status()
+    assert plain(b"two") in outcomes(api)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_repeat_is_recognised_while_processes_have_different_master_keys(api: Api, is_turned: bool) -> None:
+    """As in steps 2 and 3 of a rotation."""
+    keys = [MASTER_KEY, "another master key of the required length"]
+    ids = []
+    for current, other in ((0, 1), (1, 0)) if is_turned else ((1, 0), (0, 1)):
+        api.service.configure(master_key=keys[current], other_master_keys=keys[other])
+        answer = api.post("/v1/memories", json={"text": "x"}, headers={"idempotency-key": "once"})
+        ids.append(answer.raise_for_status().json()["ids"])
+    assert ids[0] == ids[1]
 
 
 def test_a_repeat_of_a_request_to_the_version_before_is_recognised(api: Api) -> None:
     body = b'{"text":"x"}'
     api.service.configure(master_key="")  # its digests have no key
     first = api.post("/v1/memories", content=body, headers={"idempotency-key": "once"}).raise_for_status()
-    api.service.configure(master_key="a master key of the required length")
+    api.service.configure(master_key=MASTER_KEY)
     again = api.post("/v1/memories", content=body, headers={"idempotency-key": "once"}).raise_for_status()
     assert again.json()["ids"] == first.json()["ids"]
     assert api.post("/v1/memories", json={"text": "y"}, headers={"idempotency-key": "once"}).status_code == 409

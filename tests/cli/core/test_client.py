@@ -116,3 +116,11 @@ def test_a_list_is_read_to_its_end(stub: Stub, client: Client) -> None:
     stub.replies["GET /v1/admin/tenants"] = page
     with client() as api:
         assert [row["name"] for row in pages(api, "/v1/admin/tenants", "tenants")] == ["a", "b"]
+
+
+def test_a_refusal_names_the_id_that_the_log_of_the_service_has(stub: Stub, client: Client) -> None:
+    earlier_version = {name: value for name, value in problem(404, "not-found").items() if name != "call_id"}
+    for body, call_id in (problem(404, "not-found"), "r1"), (earlier_version, "of-a-proxy"):
+        stub.replies["GET /v1/stats"] = Reply(404, body)
+        with client() as api, pytest.raises(ApiRefusal, match=rf"\(call ID {call_id}\)"):
+            api.stats()

@@ -21,7 +21,7 @@ def tenant_id() -> UUID:
 
 
 def append(tenant_id: UUID) -> None:
-    stream.append(tenant_id, generate_base(1_760_000_000_000, os.urandom(8)), "touches", "r", b"{}")
+    stream.append(tenant_id, generate_base(1_760_000_000_000, os.urandom(8)), "touches", b"{}")
 
 
 def test_what_is_appended_is_counted_as_an_entry_without_memories(service: Service, tenant_id: UUID) -> None:

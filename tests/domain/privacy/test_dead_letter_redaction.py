@@ -24,7 +24,7 @@ ERASURE = UUID(int=7)
 def taken(
     body: bytes, form: Form = "json", *, erased: tuple[UUID, ...] = (), position: str = "", **scope: object
 ) -> RedactedLetter:
-    header = pack(BASE, 1, form, "r", "", b"")[3]
+    header = pack(BASE, 1, form, "", b"")[3]
     assert isinstance(header, bytes)
     meant = RedactionScope(ERASURE, Scope(**scope), erased, f"{AT}-5")  # type: ignore[arg-type]
     return dead_letter_redaction.redact_letter(meant, position or f"{AT}-0", header, body)

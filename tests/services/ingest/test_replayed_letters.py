@@ -35,6 +35,16 @@ def test_an_entry_that_fails_again_knows_how_often_it_was_replayed(
         assert (done.letters, done.came_back) == (1, int(replays > 0))
 
 
+def test_a_letter_has_no_request_id_of_an_entry_by_an_earlier_version(service: Service, tenant: Tenant) -> None:
+    """Its API processes may run beside the new workers during an upgrade."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    header = b"1j" + bytes(range(16)) + f"request-of-orla {trace}".encode()
+    service.push(tenant.tenant_id, {b"n": b"1", b"h": header, b"e": b"no JSON"})
+    drain.drain_streams()
+    stored = bytes(service.one("SELECT header FROM dead_letters"))
+    assert stored == header.replace(b"request-of-orla", b"")
+
+
 def test_a_client_cannot_claim_replays(service: Service, tenant: Tenant) -> None:
     service.push(tenant.tenant_id, {b"n": b"x", b"h": b"h", b"e": b"y", b"r": b"many"})
     drain.drain_streams()

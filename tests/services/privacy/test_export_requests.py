@@ -93,7 +93,7 @@ def test_an_access_export_has_everything_held_and_nothing_of_others(vault: Vault
     with database.tenant(tenant_id) as tx:
         dead_letters.add(tx, tenant_id, stage="index", reason="w6letter", attempts=3, memory_ids=[first])
         body = msgspec.json.encode({"text": "w7 unstored", "subject": "ann"})
-        _, memories_given, _, header, *_ = pack(bytes(16), 1, "json", "r", "", body)
+        _, memories_given, _, header, *_ = pack(bytes(16), 1, "json", "", body)
         unstored = UnstoredEntry("1-0", "1-0", bytes(header), body, int(memories_given))
         dead_letters.add(tx, tenant_id, stage="drain", reason="x", attempts=3, unstored=unstored)
     legal_holds.place_hold(tenant_id, Scope(memory_ids=[first]), "secret w1reason", "key")
@@ -158,7 +158,7 @@ def test_messages_that_wait_or_could_not_be_stored_are_exported_as_memories(vaul
     ]
     body = msgspec.json.encode({"subject": "ann", "messages": messages})
     vault.service.post(tenant_id, body, memories=2)
-    _, count, _, header, *_ = pack(bytes(16), 2, "json", "r", "", body)
+    _, count, _, header, *_ = pack(bytes(16), 2, "json", "", body)
     with database.tenant(tenant_id) as tx:
         unstored = UnstoredEntry("1-0", "1-0", bytes(header), body, int(count))
         dead_letters.add(tx, tenant_id, stage="drain", reason="x", attempts=3, unstored=unstored)

@@ -71,7 +71,6 @@ class House(Alike):
                 base=base,
                 memories=len(bodies),
                 form="json",
-                request_id="test",
                 trace=add_writer("", self.keys[source]),
                 body=msgspec.json.encode(bodies),
                 idempotency=None,

@@ -121,9 +121,14 @@ def write_everywhere(office: Office, text: str) -> None:
         "INSERT INTO anonymised (tenant_id, digest, ground, memories) VALUES (%s, '\\x01', %s, 2)",
         *(office.tenant_id, text),
     )
+    office.service.rows(
+        "INSERT INTO webhooks (tenant_id, webhook_id, url, description, format, created_by, secret_id, cursor) "
+        "VALUES (%s, %s, 'https://hooks.example', %s, 'standard', 'key', %s, 0)",
+        *(office.tenant_id, uuid4(), text, uuid4()),
+    )
 
 
-WRITTEN = 16
+WRITTEN = 17
 """Number of texts that `write_everywhere` writes."""
 
 
@@ -136,7 +141,7 @@ def test_an_erasure_redacts_its_person_in_the_records_of_others(office: Office, 
     assert (done.status, done.texts_redacted, done.aliases) == ("verified", WRITTEN, None)
     assert read_report(office.tenant_id, erasure_id)["texts_redacted"] == WRITTEN
     tables = "erasures", "privacy_requests", "holds", "hold_changes", "operator_acts", "dead_letters", "anonymised"
-    places = (*tables, "ebbing_keys.kept_holds", "ebbing_keys.erasure_requests")
+    places = (*tables, "webhooks", "ebbing_keys.kept_holds", "ebbing_keys.erasure_requests")
     for table in places:
         rows = office.service.rows(f"SELECT to_jsonb(kept) FROM {table} AS kept")  # noqa: S608 - constants
         assert rows, table

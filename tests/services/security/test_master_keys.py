@@ -220,7 +220,7 @@ def test_an_export_of_before_the_rotation_is_opened_after_it(vault: Vault) -> No
 def test_digests_of_requests_match_across_a_rotation(chilled: Chilled) -> None:
     body = b'{"text": "x"}'
     made = Outcome.for_request(body, "json", bytes(16), 1, "")
-    stored = AppendResult(nudge=False, earlier=made.under("key")[1])
+    stored = AppendResult(nudge=False, earlier=made.under("key").outcome)
     use(chilled, NEW_KEY, MASTER_KEY)
     again = Outcome.for_request(body, "json", bytes(16), 1, "")
     assert again.body != made.body

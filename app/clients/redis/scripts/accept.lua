@@ -1,6 +1,6 @@
 -- Accept one request atomically: check idempotency and backlog limits, append the entry, put the tenant on the ring.
--- KEYS: stream, idempotency key, ring, ring members, leased tenants, backlog, nudge flag, last turns, mark of a tenant
---       that is being deleted
+-- KEYS: stream, plain idempotency key, ring, ring members, leased tenants, backlog, nudge flag, last turns, mark of a
+--       tenant that is being deleted, mark of this Redis, keyed idempotency keys (none without a master key)
 -- ARGV: tenant, memories, size in bytes,
 --       limits: tenant entries, tenant bytes, tenant memories, all entries, all bytes,
 --       idempotency value ('' for none), its expiry in seconds, nudge milliseconds, then the entry's fields
@@ -12,6 +12,10 @@ local most_entries, most_bytes, most_memories = tonumber(ARGV[4]), tonumber(ARGV
 local value = ARGV[9]
 if redis.call('EXISTS', KEYS[9]) == 1 then return {-2} end
 if value ~= '' then
+  for at = 11, #KEYS do
+    local earlier = redis.call('GET', KEYS[at])
+    if earlier then return {0, earlier} end
+  end
   local earlier = redis.call('GET', KEYS[2])
   if earlier then return {0, earlier} end
 end
@@ -47,13 +51,29 @@ if memories > 0 and waiting > 0 and own_memories + memories > most_memories then
     (own_memories + memories - most_memories) / math.max(own_memories, 1))
 end
 
+-- Nobody looks for outcomes of this Redis under a plain key if it has never accepted a request before.
+if not held[1] then redis.call('HSETNX', KEYS[10], 'keyed_since', 0) end
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 12))
 redis.call('HINCRBY', KEYS[6], 'entries', 1)
 redis.call('HINCRBY', KEYS[6], 'bytes', size)
 redis.call('HINCRBY', KEYS[6], 'memories', memories)
 redis.call('HINCRBY', KEYS[6], tenant .. ':bytes', size)
 redis.call('HINCRBY', KEYS[6], tenant .. ':memories', memories)
-if value ~= '' then redis.call('SET', KEYS[2], value, 'EX', ARGV[10]) end
+if value ~= '' then
+  local plain_seconds = tonumber(ARGV[10])
+  for at = 11, #KEYS do redis.call('SET', KEYS[at], value, 'EX', ARGV[10]) end
+  -- Versions before the keyed keys, and processes without a master key, look only under the plain key, whose digest can
+  -- be guessed. They may run beside this process during a restart of all, so the plain key is also set for a day.
+  if #KEYS > 10 then
+    local now = tonumber(redis.call('TIME')[1])
+    redis.call('HSETNX', KEYS[10], 'keyed_since', now)
+    local left = tonumber(redis.call('HGET', KEYS[10], 'keyed_since')) + 86400 - now
+    plain_seconds = math.min(plain_seconds, left)
+  else
+    redis.call('HDEL', KEYS[10], 'keyed_since')
+  end
+  if plain_seconds > 0 then redis.call('SET', KEYS[2], value, 'EX', plain_seconds) end
+end
 -- A leased tenant returns to the ring when its worker ends the turn.
 if not redis.call('ZSCORE', KEYS[5], tenant) and redis.call('SADD', KEYS[4], tenant) == 1 then
   redis.call('RPUSH', KEYS[3], tenant)
