@@ -261,7 +261,10 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     # Cold storage. Only operators choose it; cloud credentials are read from the standard variables of each cloud.
     cold_url: str | None = None
     """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
-    `EBBING_HOME/cold`. Credentials come from the standard variables of the cloud, such as `AWS_ACCESS_KEY_ID`."""
+    `EBBING_HOME/cold`. Credentials come from the standard variables of the cloud, such as `AWS_ACCESS_KEY_ID`, or from
+    files that `AWS_ACCESS_KEY_ID_FILE`, `AWS_SECRET_ACCESS_KEY_FILE`, `AWS_SESSION_TOKEN_FILE`,
+    `AZURE_STORAGE_ACCOUNT_KEY_FILE`, `AZURE_STORAGE_SAS_TOKEN_FILE` and `AZURE_CLIENT_SECRET_FILE` name;
+    `GOOGLE_SERVICE_ACCOUNT` is itself the path of a key."""
     cold_endpoint: Annotated[str | None, HTTP_URL] = None
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)

@@ -250,7 +250,7 @@ def processes() -> list[Finding]:
 
 
 def secret_files() -> list[Finding]:
-    """Report the files of secrets (`EBBING_…_FILE`) that every user of this machine may read."""
+    """Report the files of secrets (`…_FILE`) that every user of this machine may read."""
     findings = [exposed_secret_finding(variable, str(path)) for variable, path in list_exposed(Settings)]
     if settings().installation in {"run", "processes"}:
         return findings
