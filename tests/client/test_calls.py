@@ -187,7 +187,7 @@ def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("EBBING_API_KEY_FILE", str(path))
     with pytest.raises(Misconfigured, match=r"EBBING_API_KEY_FILE: .*key can't be read \(FileNotFoundError"):
         Ebbing(door.url)
-    for content, fault in ((b"\n", "is empty"), (b"\xff", "can't be read"), (b"eb\nfile", "characters that no key has")):
+    for content, fault in ((b"\n", "is empty"), (b"\xff", "can't be read"), (b"eb\nx", "characters that no key has")):
         path.write_bytes(content)
         with pytest.raises(Misconfigured, match=fault):
             Ebbing(door.url)
