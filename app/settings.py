@@ -79,7 +79,8 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     """Port the API listens on; 0 picks a free port."""
     health_port: int | None = Field(None, ge=1, le=65535)
     """Further port for `/healthz` and `/readyz`, for probes: connections that fill the API's port don't affect it. The
-    API's port serves both as well."""
+    API's port serves both as well. This port alone serves `/startz`, for startup probes: 503 if the schema, the
+    database role or a master key doesn't fit this version, and 200 while PostgreSQL or Redis is only away or full."""
     connections_max: int = Field(8192, ge=64)
     """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
     one closes."""

@@ -89,6 +89,8 @@ def test_a_new_lane_is_missed_until_its_manifests_are_written(monkeypatch: pytes
         ("base/api.yaml", '"enableServiceLinks": false', '"hostNetwork": true', "into the host"),
         ("base/api.yaml", '"cpu": "250m", ', "", "resources.requests.cpu"),
         ("base/api.yaml", '"limits": {"memory": "640Mi"}', '"limits": {"cpu": "1"}', "resources.limits.memory"),
+        ("base/api.yaml", '"/startz"', '"/readyz"', "startupProbe asks /readyz"),
+        ("base/api.yaml", '"/healthz"', '"/readyz"', "readinessProbe asks /readyz"),
         ("base/api.yaml", '"startupProbe"', '"x-startupProbe"', "has no startupProbe"),
         ("base/api.yaml", '{"name": "scratch", "mountPath"', '{"name": "other", "mountPath"', "mounts other"),
         ("base/api.yaml", '"emptyDir": {"sizeLimit": "64Mi"}', '"hostPath": {"path": "/"}', "isn't its own"),

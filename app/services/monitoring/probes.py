@@ -50,6 +50,8 @@ T = TypeVar("T")
 Probe: TypeAlias = Callable[[], Iterable[Finding]]
 
 ROLE: Final = "row-level_security"
+DEPLOYED: Final = frozenset({"schema", "master_key", ROLE})
+"""Codes of findings about the deployment, which don't pass by themselves."""
 
 
 class _Uptime:
@@ -189,6 +191,14 @@ class Round:
 def readiness() -> list[Finding]:
     """Probe PostgreSQL, its schema and the service's role, and Redis."""
     return [*_database(), _redis()]
+
+
+def deployment_faults() -> list[Finding]:
+    """Return faults of the deployment that only an operator can end, such as an outdated schema.
+
+    None are found while PostgreSQL is away: nothing is known then.
+    """
+    return [one for one in _database() if one.severity != "ok" and one.code in DEPLOYED]
 
 
 def _database() -> list[Finding]:
