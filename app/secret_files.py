@@ -1,4 +1,4 @@
-"""Read secrets from files: `EBBING_…_FILE` names the file of a secret setting, as containers and systemd provide them.
+"""Read secrets from files: `…_FILE` names the file of a secret, as containers and systemd provide them.
 
 This module imports only the standard library, because commands that only call the API read their key here.
 """
@@ -6,13 +6,18 @@ This module imports only the standard library, because commands that only call t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 SUFFIX: Final = "_FILE"
 MAX_BYTES: Final = 64 * 1024
 _OTHERS_MAY_READ: Final = 0o004
+CLOUD_SECRETS: Final = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    "az": ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET"),
+}
+"""Variables of cloud credentials that may be in files, by scheme of the cold store's URL."""
 
 
 class UnusableSecret(Exception):
@@ -64,6 +69,14 @@ def read(path: Path, name: str) -> str:
     if not secret:
         raise UnusableSecret(f"{name}: {path} is empty")
     return secret
+
+
+def list_cloud_files() -> Iterator[tuple[str, Path]]:
+    """Yield the variables that name the file of a cloud credential, with the files."""
+    for variables in CLOUD_SECRETS.values():
+        for variable in variables:
+            if path := os.environ.get(variable + SUFFIX):
+                yield variable + SUFFIX, Path(path)
 
 
 def is_exposed(path: Path) -> bool:

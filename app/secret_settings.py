@@ -96,8 +96,9 @@ def list_files(settings: type[BaseSettings]) -> list[tuple[str, Path]]:
 
 
 def list_exposed(settings: type[BaseSettings]) -> list[tuple[str, Path]]:
-    """Return those of `list_files` that every user of this machine may read."""
-    return [(variable, path) for variable, path in list_files(settings) if secret_files.is_exposed(path)]
+    """Return those of `list_files`, and of the cloud's files, that every user of this machine may read."""
+    files = [*list_files(settings), *secret_files.list_cloud_files()]
+    return [(variable, path) for variable, path in files if secret_files.is_exposed(path)]
 
 
 def warn_of_exposed(settings: type[BaseSettings]) -> None:

@@ -142,7 +142,12 @@ def test_a_file_that_everybody_may_read_is_found(folder: Path, monkeypatch: pyte
     private, public = put(folder), put(folder, name="public", mode=0o644)
     monkeypatch.setenv("EBBING_MASTER_KEY_FILE", private)
     (folder / ".env").write_text(f"EBBING_REDIS_URL_FILE={public}\n")
-    assert list_exposed(Settings) == [("EBBING_REDIS_URL_FILE", Path(public))]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", public)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID_FILE", private)
+    assert list_exposed(Settings) == [
+        ("EBBING_REDIS_URL_FILE", Path(public)),
+        ("AWS_SECRET_ACCESS_KEY_FILE", Path(public)),
+    ]
 
 
 def test_commands_that_only_call_the_api_read_their_key_from_its_file(

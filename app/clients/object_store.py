@@ -16,10 +16,11 @@ from enum import StrEnum
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+from app import secret_files
 from app.errors import EbbingError, Misconfigured
 from app.settings import settings
 
@@ -34,7 +35,7 @@ CREDENTIALS: Final = {
     "gs": "GOOGLE_SERVICE_ACCOUNT, the path of its key",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
-"""Environment variables with the credentials; roles and machine identities work too."""
+"""Environment variables with the credentials; roles and machine identities work too. Secrets may be in files."""
 CONNECT_SECONDS: Final = 5
 RETRIES: Final = 2
 PROBE_BYTES: Final = 64
@@ -240,7 +241,7 @@ def _local(folder: Path) -> ColdStore:
 
 
 def _remote(url: str, scheme: str, name: str) -> ColdStore:
-    """Open a remote store; its credentials come from the environment variables of its vendor's tools."""
+    """Open a remote store; its credentials come from the environment variables of its vendor's tools, or from files."""
     from obstore.exceptions import BaseError  # noqa: PLC0415 - as above
     from obstore.store import from_url  # noqa: PLC0415 - as above
 
@@ -253,17 +254,35 @@ def _remote(url: str, scheme: str, name: str) -> ColdStore:
         # Records are encrypted before upload; plain HTTP is only for stores on this machine or its network.
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
     }
-    options: dict[str, Any] = {} if endpoint is None else {"config": {"endpoint": endpoint}}
+    options = _read_secrets(scheme)
+    if endpoint is not None:
+        options["endpoint"] = endpoint
     retry = {"max_retries": RETRIES, "retry_timeout": seconds}
     make: Callable[..., ObjectStore] = from_url
     try:
-        return ColdStore(make(url, client_options=client, retry_config=retry, **options), name)
+        return ColdStore(make(url, client_options=client, retry_config=retry, config=options), name)
     except (BaseError, ValueError) as error:
         detail = (
             f"EBBING_COLD_URL: {name} can't be used as {scheme} ({type(error).__name__}): "
             f"check the URL, and the variables with the credentials, such as {CREDENTIALS[scheme]}"
         )
         raise Misconfigured(detail) from None
+
+
+def _read_secrets(scheme: str) -> dict[str, str]:
+    """Return the credentials that are in files, as options of the library, which have its variables' names.
+
+    Raises:
+        Misconfigured: A credential is given twice, or its file can't be used.
+    """
+    try:
+        return {
+            variable.lower(): secret_files.read(path, variable + secret_files.SUFFIX)
+            for variable in secret_files.CLOUD_SECRETS.get(scheme, ())
+            if (path := secret_files.find_file(os.environ, variable)) is not None
+        }
+    except secret_files.UnusableSecret as error:
+        raise Misconfigured(f"cold storage: {error}") from None
 
 
 os.register_at_fork(after_in_child=cold_store.cache_clear)

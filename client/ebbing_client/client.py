@@ -33,7 +33,8 @@ class Ebbing:
 
     Args:
         url: Address; by default `EBBING_API_URL`, or the service that `ebbing run` started from this folder.
-        key: API key; by default `EBBING_API_KEY`, or the key that `ebbing run` wrote.
+        key: API key; by default `EBBING_API_KEY`, the content of the file `EBBING_API_KEY_FILE`, or the key that
+            `ebbing run` wrote.
         timeout: Deadline of each call in seconds, all attempts included.
         batch_size: Send writes in the background, at most this many memories per request (1 to 1,000).
         batch_seconds: Send writes in the background, at the latest this many seconds after the first one.

@@ -16,6 +16,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "ops" / "docker" / "Dockerfile"
 COMPOSE = ROOT / "docker-compose.yml"
+SECRETS = ROOT / "ops" / "docker" / "secrets.yml"
 
 # services whose image writes outside its volumes
 WRITES_ITS_ROOT = {"postgres"}
@@ -134,14 +135,17 @@ def engine_faults() -> list[str]:
     if installed.returncode:
         return []
     passwords = dict.fromkeys(("POSTGRES_PASSWORD", "DATABASE_PASSWORD", "REDIS_PASSWORD"), "only-to-check")
-    done = subprocess.run(
-        [docker, "compose", "--file", str(COMPOSE), "config", "--quiet"],
-        capture_output=True,
-        text=True,
-        env=os.environ | passwords,
-        check=False,
-    )
-    return done.stderr.strip().splitlines() if done.returncode else []
+    faults = []
+    for files in (["--file", str(COMPOSE)], ["--file", str(COMPOSE), "--file", str(SECRETS)]):
+        done = subprocess.run(
+            [docker, "compose", *files, "config", "--quiet"],
+            capture_output=True,
+            text=True,
+            env=os.environ | passwords,
+            check=False,
+        )
+        faults += done.stderr.strip().splitlines() if done.returncode else []
+    return faults
 
 
 def _steps(text: str) -> list[tuple[str, str]]:

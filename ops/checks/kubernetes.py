@@ -214,6 +214,9 @@ def _container_faults(container: dict[str, Any]) -> Iterator[str]:
     )
     if missing := PROBED.get(container["name"], set()) - set(container):
         yield f"has no {', '.join(sorted(missing))}"
+    for name in sorted(PROBED.get(container["name"], set()) & set(container)):
+        if container[name].get("httpGet", {}).get("path") == "/readyz":
+            yield f"{name} asks /readyz, which fails while PostgreSQL is away or Redis is full: use /healthz or /startz"
 
 
 def _setting_faults(document: dict[str, Any]) -> Iterator[str]:

@@ -162,7 +162,7 @@ def test_address_and_key_come_from_arguments_environment_or_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, door: Gate
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("EBBING_API_URL", "EBBING_API_KEY", "EBBING_HOME"):
+    for name in ("EBBING_API_URL", "EBBING_API_KEY", "EBBING_API_KEY_FILE", "EBBING_HOME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Misconfigured, match="EBBING_API_URL"):
         Ebbing()
@@ -183,6 +183,27 @@ def test_address_and_key_come_from_arguments_environment_or_home(
     assert sent == ["Bearer eb_home", "Bearer eb_environment", "Bearer eb_argument"]
     with pytest.raises(Misconfigured, match="isn't a URL"):
         Ebbing("localhost:8000", "k")
+
+
+def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, door: Gate) -> None:
+    path = tmp_path / "key"
+    monkeypatch.delenv("EBBING_API_KEY", raising=False)
+    monkeypatch.setenv("EBBING_API_KEY_FILE", str(path))
+    with pytest.raises(Misconfigured, match=r"EBBING_API_KEY_FILE: .*key can't be read \(FileNotFoundError"):
+        Ebbing(door.url)
+    for content, fault in ((b"\n", "is empty"), (b"\xff", "can't be read"), (b"eb\nx", "characters that no key has")):
+        path.write_bytes(content)
+        with pytest.raises(Misconfigured, match=fault):
+            Ebbing(door.url)
+    path.write_text("eb_file\r\n")
+    door.answers = [NO_RESULTS] * 2
+    for given in (None, "eb_argument"):
+        with Ebbing(door.url, given) as client:
+            client.search("tea")
+    assert [request.headers["Authorization"] for request in door.seen] == ["Bearer eb_file", "Bearer eb_argument"]
+    monkeypatch.setenv("EBBING_API_KEY", "eb_environment")
+    with pytest.raises(Misconfigured, match="both set"):
+        Ebbing(door.url)
 
 
 def test_the_package_imports_little_and_names_everything() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from app.clients.object_store import ColdStore, FailureKind, StoreFailed, cold_store
 from app.embedded import free_ports
 from app.errors import Misconfigured
+from app.secret_files import CLOUD_SECRETS
 from app.settings import settings
 from tests.buckets import CREDENTIALS, bucket, s3
 
@@ -165,6 +166,80 @@ def test_stores_of_google_and_azure_are_opened_or_say_what_is_missing(monkeypatc
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "name")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
     assert opened(monkeypatch, cold_url="az://container/some").name == "az://container/some"
+
+
+FILES = {
+    "AWS_ACCESS_KEY_ID": ("s3", "access_key_id", "id"),
+    "AWS_SECRET_ACCESS_KEY": ("s3", "secret_access_key", "secret"),
+    "AWS_SESSION_TOKEN": ("s3", "session_token", "token"),
+    "AZURE_STORAGE_ACCOUNT_KEY": ("az", "account_key", "c2VjcmV0"),
+    "AZURE_STORAGE_SAS_TOKEN": ("az", "sas_key", "sig=c2VjcmV0"),
+    "AZURE_CLIENT_SECRET": ("az", "client_secret", "secret"),
+}
+"""Credentials that may be in files: their clouds, the library's options, and examples."""
+
+
+def put_secrets(monkeypatch: pytest.MonkeyPatch, folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).write_text(f"{FILES[name][2]}\n")
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(f"{name}_FILE", str(folder / name))
+
+
+@pytest.mark.parametrize("scheme", ["s3", "az"])
+def test_each_credential_can_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str) -> None:
+    assert {name for names in CLOUD_SECRETS.values() for name in names} == FILES.keys()
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "name")
+    put_secrets(monkeypatch, tmp_path, FILES)
+    options = dict(opened(monkeypatch, cold_url=f"{scheme}://place")._store.config)  # type: ignore[union-attr]
+    expected = {option: secret for given, option, secret in FILES.values() if given == scheme}
+    assert {name: value for name, value in options.items() if name in expected} == expected
+
+
+def test_requests_carry_credentials_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append({name.lower(): value for name, value in self.headers.items()})
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+        def log_message(self, *_: object) -> None:
+            """Suppress logging."""
+
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    put_secrets(monkeypatch, tmp_path, CLOUD_SECRETS["s3"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "")  # as Compose passes a variable without a value
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        store = opened(monkeypatch, cold_url="s3://bucket", cold_endpoint=f"http://127.0.0.1:{server.server_port}")
+        assert failure(lambda: store.get("one")) is FailureKind.MISSING
+        server.shutdown()
+    assert "Credential=id/" in seen[0]["authorization"]
+    assert seen[0]["x-amz-security-token"] == "token"
+
+
+@pytest.mark.parametrize(
+    ("secret", "value", "fault"),
+    [
+        (None, "", r"AWS_SECRET_ACCESS_KEY_FILE: .* can't be read \(No such file"),
+        ("", "", "AWS_SECRET_ACCESS_KEY_FILE: .* is empty"),
+        ("hidden", "elsewhere", "AWS_SECRET_ACCESS_KEY and AWS_SECRET_ACCESS_KEY_FILE are both set"),
+    ],
+)
+def test_a_credential_whose_file_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secret: str | None, value: str, fault: str
+) -> None:
+    path = tmp_path / "secret"
+    if secret is not None:
+        path.write_text(secret)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", str(path))
+    with pytest.raises(Misconfigured, match=f"cold storage: {fault}") as raised:
+        opened(monkeypatch, cold_url="s3://bucket")
+    assert "hidden" not in str(raised.value)
+    assert opened(monkeypatch, cold_url="gs://bucket").name == "gs://bucket", "another cloud reads other variables"
 
 
 @pytest.mark.slow

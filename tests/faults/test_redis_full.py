@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import redis
 
-from app.embedded import has_ended
+from app.embedded import free_ports, has_ended
 from app.queues import EMBED, SCORE, broker_options
 from tests.faults.fault_cluster import DRAIN_BYTES, WORKERS, Plant
 from tests.faults.load import Caller, load
@@ -53,6 +53,23 @@ def test_a_full_redis_refuses_evicts_nothing_and_is_drained_by_itself(
 
     plant.books.check([greedy, *others])
     plant.books.check_backlog_is_nought()
+
+
+def test_an_api_that_starts_while_redis_is_full_serves_and_goes_on_afterwards(
+    plant: Plant, callers: Callable[[int], list[Caller]]
+) -> None:
+    [port] = free_ports(1)
+    [caller] = callers(1)
+    with little_memory(plant, -ROOM_BYTES // 64):
+        plant.processes.kill("api")
+        plant.processes.start("api", "api", EBBING_HEALTH_PORT=str(port))
+        plant.processes.wait_until_answers("api", f"http://127.0.0.1:{port}/startz")
+        until(lambda: not plant.readiness().get("redis", True), "Redis is full")
+        assert caller.try_once(caller.batch(), "a key") is None
+    caller.send()
+    plant.books.wait_until_settled([caller])
+    plant.books.check([caller])
+    assert caller.answers["503"]
 
 
 def test_workers_that_take_a_nudge_while_redis_is_full_go_on_afterwards(

@@ -83,6 +83,7 @@ class Control:
         latency_ms: Minimum duration of every response.
         only: `chat` or `embeddings`, to make only those calls fail.
         poison: Apply the mode only to calls whose body contains this word.
+        padded_to: Size in bytes to which valid answers are padded with white space.
     """
 
     mode: str = "ok"
@@ -91,6 +92,7 @@ class Control:
     latency_ms: float = 0
     only: str | None = None
     poison: str | None = None
+    padded_to: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     bodies: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=1000))
     headers: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=1000))
@@ -98,7 +100,7 @@ class Control:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     changed: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    SETTABLE = ("mode", "times", "retry_after", "latency_ms", "only", "poison")
+    SETTABLE = ("mode", "times", "retry_after", "latency_ms", "only", "poison", "padded_to")
 
     def set(self, **given: Any) -> None:
         """Set these fields and reset all others to their defaults."""

@@ -174,7 +174,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode in CONNECTIONS:
             getattr(self, f"_{mode}")()
         else:
-            self._answer(200, self._right(mode))
+            content = json.dumps(self._right(mode)).encode()
+            self._send(200, content.ljust(self.control.padded_to), {"Content-Type": "application/json"})
 
     def _right(self, mode: str = "ok") -> dict[str, Any]:
         answer = chat_answer if self.path == CHAT else embeddings_answer

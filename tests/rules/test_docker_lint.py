@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import yaml
 from app.queues import LANES
 from app.secret_settings import list_variables
 from app.settings import Settings
-from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, compose_faults, dockerfile_faults
+from ops.checks.docker_lint import COMPOSE, DOCKERFILE, ROOT, SECRETS, compose_faults, dockerfile_faults
 
 BASE = f"python:3.12.13-slim@sha256:{'0' * 64}"
 GOOD_STAGE = f"""FROM {BASE}
@@ -136,13 +139,93 @@ def test_each_variable_of_the_compose_file_is_explained_beside_it() -> None:
     assert asked <= set(re.findall(r"^(?:# )?([A-Z_]+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE))
 
 
-def test_the_compose_file_with_secrets_in_files_covers_every_service_of_ours() -> None:
-    found = yaml.safe_load((ROOT / "ops" / "docker" / "secrets.yml").read_text())
-    ours = {name for name, service in services().items() if service.get("image", "").startswith("ebbing:")}
-    assert found["services"].keys() == ours
-    for service in found["services"].values():
-        files = {name: path for name, path in service["environment"].items() if name.endswith("_FILE")}
-        assert {name.removesuffix("_FILE") for name in files} <= set(list_variables(Settings))
-        assert all(service["environment"][name.removesuffix("_FILE")] == "" for name in files)
-        assert sorted(path.removeprefix("/run/secrets/") for path in files.values()) == sorted(service["secrets"])
-        assert set(service["secrets"]) == found["secrets"].keys()
+def overridden(name: str) -> dict[str, Any]:
+    """Return what `ops/docker/secrets.yml` changes of a service."""
+    service: dict[str, Any] = yaml.safe_load(SECRETS.read_text())["services"][name]
+    return service
+
+
+def test_secrets_of_every_container_can_be_files_instead_of_variables() -> None:
+    """No secret of docker-compose.yml is left in a variable, and each file is mounted where its variable says."""
+    secret = re.compile(r"\$\{(\w*PASSWORD)\b")
+    assert {name for name, service in services().items() if secret.search(str(service.get("environment")))} <= set(
+        yaml.safe_load(SECRETS.read_text())["services"]
+    )
+    for name, service in services().items():
+        ours = service.get("image", "").startswith("ebbing:")
+        with_secrets = {key for key, value in service.get("environment", {}).items() if secret.search(str(value))}
+        if ours:
+            with_secrets |= {"EBBING_MASTER_KEY", "EBBING_METRICS_TOKEN"}
+        if not with_secrets:
+            continue
+        changed = overridden(name)
+        assert {key: changed["environment"][key] for key in with_secrets} == dict.fromkeys(with_secrets, "")
+        files = {key: path for key, path in changed["environment"].items() if key.endswith("_FILE")}
+        assert {re.sub("_*FILE$", "", key) for key in files} == with_secrets - {"REDISCLI_AUTH"}
+        if ours:
+            assert {key.removesuffix("_FILE") for key in files} <= set(list_variables(Settings))
+        folders = {volume["target"]: volume["source"] for volume in changed["volumes"]}
+        assert all(target == f"/run/secrets/{source.removeprefix('./secrets/')}" for target, source in folders.items())
+        used = {path.rpartition("/")[0] for path in re.findall(r"/run/secrets/[\w/-]+", str(changed["environment"]))}
+        used |= {"/run/secrets/redis"} if name == "redis" else set()
+        assert folders.keys() == used, "a container must not see the secrets of another"
+        assert all(volume["read_only"] for volume in changed["volumes"])
+
+
+@pytest.mark.slow
+def test_the_commands_for_secrets_in_files_write_each_file(tmp_path: Path) -> None:
+    page = (ROOT / "ops" / "deployment.md").read_text()
+    [commands] = [
+        block
+        for block in re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)
+        if "mkdir" in block and "secrets/" in block
+    ]
+    lines = [line for line in commands.splitlines() if not line.startswith("chown")]
+    subprocess.run(["/bin/sh", "-euc", "\n".join(lines)], cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+    written = {f"/run/{path.relative_to(tmp_path)}" for path in tmp_path.rglob("*") if path.is_file()}
+    services_text = SECRETS.read_text().partition("\nx-environment")[2]
+    assert written == set(re.findall(r"/run/secrets/[a-z]+/[a-z-]+", services_text))
+    assert all(len((tmp_path / path.removeprefix("/run/")).read_text().splitlines()) == 1 for path in written)
+    modes = {path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")}
+    assert modes == {0}
+    password = (tmp_path / "secrets" / "postgres" / "database-password").read_text().strip()
+    url = (tmp_path / "secrets" / "service" / "database-url").read_text().strip()
+    assert url == f"postgresql://ebbing_service:{password}@postgres:5432/ebbing"
+
+
+def run_with_program(
+    tmp_path: Path, name: str, command: list[str], **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with a program of this name that prints its arguments and the password of Redis."""
+    program = tmp_path / name
+    program.write_text('#!/bin/sh\necho "$REDISCLI_AUTH $*"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDISCLI_AUTH": "", **variables}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.slow
+def test_redis_gets_its_password_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "redis-password"
+    command = [
+        part.replace("$$", "$").replace("/run/secrets/redis/redis-password", str(file))
+        for part in [*overridden("redis")["entrypoint"], *services()["redis"]["command"][:2], "redis-server"]
+    ]
+    assert run_with_program(tmp_path, "docker-entrypoint.sh", command).returncode != 0
+    file.write_text("\n")
+    assert run_with_program(tmp_path, "docker-entrypoint.sh", command).returncode != 0, "an empty one admits anybody"
+    file.write_text("secret\n")
+    assert run_with_program(tmp_path, "docker-entrypoint.sh", command).stdout == "secret sh -c redis-server\n"
+
+
+@pytest.mark.slow
+def test_the_database_login_gets_its_password_from_the_variable_or_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    script = ["sh", str(ROOT / "ops" / "docker" / "postgres-roles.sh")]
+    names = {"POSTGRES_USER": "postgres", "POSTGRES_DB": "ebbing", "DATABASE_PASSWORD_FILE": str(file)}
+    assert "password=given" in run_with_program(tmp_path, "psql", script, **names, DATABASE_PASSWORD="given").stdout
+    assert run_with_program(tmp_path, "psql", script, **names).stdout == "", "without a password, no login"
+    file.write_text("secret\n")
+    assert "password=secret" in run_with_program(tmp_path, "psql", script, **names, DATABASE_PASSWORD="").stdout

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from app.queues import LANES
+from app.secret_files import CLOUD_SECRETS
 from app.secret_settings import list_variables
 from app.settings import Settings
 from ops.checks import kubernetes, kubernetes_pages
@@ -88,6 +89,8 @@ def test_a_new_lane_is_missed_until_its_manifests_are_written(monkeypatch: pytes
         ("base/api.yaml", '"enableServiceLinks": false', '"hostNetwork": true', "into the host"),
         ("base/api.yaml", '"cpu": "250m", ', "", "resources.requests.cpu"),
         ("base/api.yaml", '"limits": {"memory": "640Mi"}', '"limits": {"cpu": "1"}', "resources.limits.memory"),
+        ("base/api.yaml", '"/startz"', '"/readyz"', "startupProbe asks /readyz"),
+        ("base/api.yaml", '"/healthz"', '"/readyz"', "readinessProbe asks /readyz"),
         ("base/api.yaml", '"startupProbe"', '"x-startupProbe"', "has no startupProbe"),
         ("base/api.yaml", '{"name": "scratch", "mountPath"', '{"name": "other", "mountPath"', "mounts other"),
         ("base/api.yaml", '"emptyDir": {"sizeLimit": "64Mi"}', '"hostPath": {"path": "/"}', "isn't its own"),
@@ -134,14 +137,14 @@ def test_each_secret_can_be_a_file_in_the_pods() -> None:
         f"/run/secrets/{secret['metadata']['name']}/{key}"
         for secret in yaml.safe_load_all((kubernetes_pages.FOLDER / "base" / kubernetes.EXAMPLE).read_text())
         for key in secret["stringData"]
-        if key.startswith("EBBING_")
     }
     patches = [operation for each in overlay["patches"] for operation in yaml.safe_load(each["patch"])]
     texts = [value for each in patches for value in re.findall(r"/run/secrets/[\w-]+/\w+", json.dumps(each["value"]))]
     assert sorted(texts) == sorted(keys)
-    variables = set(re.findall(r"EBBING_\w+_FILE", json.dumps(patches)))
+    variables = set(re.findall(r"\b[A-Z]\w+_FILE\b", json.dumps(patches)))
     assert variables == {f"{path.rpartition('/')[2]}_FILE" for path in keys}
-    assert {name.removesuffix("_FILE") for name in variables} <= set(list_variables(Settings))
+    known = {*list_variables(Settings), *(name for names in CLOUD_SECRETS.values() for name in names)}
+    assert {name.removesuffix("_FILE") for name in variables} <= known
     workloads = [each for found in WRITTEN.values() for each in found if each["kind"] in {"Deployment", "Job"}]
     assert len(workloads) == len(LANES) + 3
     for each in workloads:

@@ -35,14 +35,25 @@ def describe_readiness() -> tuple[int, dict[str, Any]]:
     return 200 if is_ready else 503, {"status": "ready" if is_ready else "not ready", "dependencies": found}
 
 
+def describe_start() -> tuple[int, dict[str, Any]]:
+    """Return the status and body of `/startz`: 503 if this version can't work with the database as it is deployed.
+
+    Unlike `/readyz`, it ignores faults that pass: a process that starts while PostgreSQL or Redis is away or full
+    answers requests as well as one that was there before.
+    """
+    found = [{"name": one.name, "detail": one.detail} for one in probes.deployment_faults()]
+    return 503 if found else 200, {"status": "can't start" if found else "started", "dependencies": found}
+
+
 _ANSWERS: Final[dict[str, Callable[[], tuple[int, dict[str, Any]]]]] = {
     "/healthz": describe_liveness,
     "/readyz": describe_readiness,
+    "/startz": describe_start,
 }
 
 
 class HealthListener:
-    """HTTP listener for `GET /healthz` and `GET /readyz`."""
+    """HTTP listener for `GET /healthz`, `GET /readyz` and `GET /startz`."""
 
     def __init__(self) -> None:
         """Start without connections."""
@@ -86,7 +97,7 @@ async def _answer(head: bytes) -> bytes:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     describe = _ANSWERS.get(rest.partition(" ")[0].partition("?")[0])
     if describe is None:
-        status, shown = 404, {"status": "only /healthz and /readyz are served here"}
+        status, shown = 404, {"status": "only /healthz, /readyz and /startz are served here"}
     elif method not in ("GET", "HEAD"):
         status, shown = 405, {"status": "send GET"}
     else:

@@ -33,10 +33,12 @@ from app.domain.server_urls import check_http_url
 from app.errors import Misconfigured
 from app.settings import MIB, Settings
 
-ANSWER_MAX_BYTES: Final = 64 * MIB
-"""Maximum size of a response, enough for 2048 vectors of about 3,000 dimensions as plain numbers."""
 CHAT_ANSWER_MAX_BYTES: Final = MIB
 """Ratings and summaries take kilobytes; only the vectors of a batch take megabytes."""
+LARGEST_DIMENSIONS: Final = 4096
+"""Dimensions of the largest common models: a tenant's model, or its own size, may exceed the settings."""
+NUMBER_BYTES: Final = 32
+"""Size of a vector's number: a double in JSON has up to 24 characters, besides its comma and white space."""
 _CHAT_PATH: Final = "/chat/completions"
 NO_KEY: Final = "none"
 """API key to send if none is configured, as for a self-hosted server."""
@@ -90,6 +92,7 @@ class Provider:
         base_url: Base URL up to and including `/v1`.
         allowed: Allowed hosts, including the base URL's.
         slots: Maximum number of concurrent calls.
+        vectors_max_bytes: Maximum size of a response with vectors.
         breaker: Creates a closed breaker.
         backoff: Wait times between attempts.
         sleep: Sleep function, in seconds.
@@ -99,13 +102,14 @@ class Provider:
         Misconfigured: The base URL is invalid or its host isn't allowed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one limit or rule each, by name
         self,
         base_url: str,
         api_key: str,
         allowed: egress.Allowed,
         *,
         slots: int = 4,
+        vectors_max_bytes: int = 32 * MIB,
         breaker: Callable[[], Breaker] = lambda: Breaker(failures=5, open_seconds=30),
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -115,7 +119,7 @@ class Provider:
         self._http = egress.client(
             allowed,
             timeout_seconds=60,
-            answer_max_bytes=ANSWER_MAX_BYTES,
+            answer_max_bytes=vectors_max_bytes,
             less_by_path={_CHAT_PATH: CHAT_ANSWER_MAX_BYTES},
             connections=slots,
         )
@@ -151,6 +155,7 @@ class Provider:
             key.get_secret_value() if key else NO_KEY,
             egress.Allowed(frozenset(host.lower() for host in hosts), settings.llm_private_addresses),
             slots=settings.llm_concurrency,
+            vectors_max_bytes=_vectors_max_bytes(settings.embed_batch_memories, settings.embedding_dimensions),
             breaker=lambda: Breaker(settings.llm_breaker_failures, settings.llm_breaker_seconds),
         )
 
@@ -259,6 +264,11 @@ class Provider:
         except (openai.APIConnectionError, httpx2.TransportError):
             failure = ProviderFailed(Reason.UNREACHABLE)
         raise failure
+
+
+def _vectors_max_bytes(texts: int, dimensions: int) -> int:
+    """Return the maximum size of a response with a batch's vectors, which are plain numbers at some servers."""
+    return max(MIB, texts * max(dimensions, LARGEST_DIMENSIONS) * NUMBER_BYTES)
 
 
 def _by_status(error: openai.APIStatusError, now: float) -> ProviderFailed:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from app.domain.health_findings import Finding, attention, exposed_secret_finding, ok, trouble
 from app.errors import Misconfigured
+from app.secret_files import list_cloud_files
 from app.secret_settings import list_exposed, list_files
 from app.settings import Settings, settings
 
@@ -132,10 +133,10 @@ def models() -> Iterator[Finding]:
 
 
 def secret_files() -> Iterator[Finding]:
-    """Check that not every user of this machine may read the files that `EBBING_…_FILE` names."""
+    """Check that not every user of this machine may read the files that `…_FILE` variables name."""
     exposed = list_exposed(Settings)
     yield from (exposed_secret_finding(variable, str(path)) for variable, path in exposed)
-    if not exposed and (files := list_files(Settings)):
+    if not exposed and (files := [*list_files(Settings), *list_cloud_files()]):
         yield ok("secret_files", f"{len(files)} in use, none readable by all users")
 
 

@@ -50,6 +50,8 @@ T = TypeVar("T")
 Probe: TypeAlias = Callable[[], Iterable[Finding]]
 
 ROLE: Final = "row-level_security"
+DEPLOYED: Final = frozenset({"schema", "master_key", ROLE})
+"""Codes of findings about the deployment, which don't pass by themselves."""
 
 
 class _Uptime:
@@ -191,6 +193,14 @@ def readiness() -> list[Finding]:
     return [*_database(), _redis()]
 
 
+def deployment_faults() -> list[Finding]:
+    """Return faults of the deployment that only an operator can end, such as an outdated schema.
+
+    None are found while PostgreSQL is away: nothing is known then.
+    """
+    return [one for one in _database() if one.severity != "ok" and one.code in DEPLOYED]
+
+
 def _database() -> list[Finding]:
     from app.store.core import migrate  # noqa: PLC0415 - Alembic is slow to import, and no worker needs it
 
@@ -250,7 +260,7 @@ def processes() -> list[Finding]:
 
 
 def secret_files() -> list[Finding]:
-    """Report the files of secrets (`EBBING_…_FILE`) that every user of this machine may read."""
+    """Report the files of secrets (`…_FILE`) that every user of this machine may read."""
     findings = [exposed_secret_finding(variable, str(path)) for variable, path in list_exposed(Settings)]
     if settings().installation in {"run", "processes"}:
         return findings

@@ -38,10 +38,11 @@ async def ask(port: int, request: str) -> tuple[int, dict[str, Any]]:
     [
         ("GET /healthz HTTP/1.1", 200, "ok"),
         ("GET /readyz?probe=1 HTTP/1.1", 200, "ready"),
+        ("GET /startz HTTP/1.1", 200, "started"),
         ("HEAD /healthz HTTP/1.1", 200, None),
         ("POST /healthz HTTP/1.1", 405, "send GET"),
-        ("GET /v1/memories HTTP/1.1", 404, "only /healthz and /readyz are served here"),
-        ("nonsense", 404, "only /healthz and /readyz are served here"),
+        ("GET /v1/memories HTTP/1.1", 404, "only /healthz, /readyz and /startz are served here"),
+        ("nonsense", 404, "only /healthz, /readyz and /startz are served here"),
     ],
 )
 def test_it_answers_probes_only(service: Service, request_line: str, status: int, state: str | None) -> None:

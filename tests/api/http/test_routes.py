@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from fastapi.openapi.models import OpenAPI
 
 from app.clients.llm.responses import Usage
-from app.domain.consolidation.supersession import SupersessionPair
-from app.domain.ingest.quarantine import NewQuarantine
 from app.domain.policy import api_keys
 from app.domain.policy.api_keys import SCOPES
-from app.domain.privacy.legal_hold import Scope
-from app.domain.privacy.requests import Extension, NewRequest
-from app.services.consolidation import supersession
-from app.services.erasure import requests
-from app.services.erasure.requests import ErasureOptions
-from app.services.ingest import drain
-from app.services.jobs import schedule
-from app.services.privacy import legal_holds, quarantines, request_log
 from app.services.tenants import budget, tenants
-from app.store.core import database
 from tests.api.caller import Api, fields
-from tests.api.http.created_objects import a_job, a_key, a_webhook, an_export, an_import
+from tests.api.http.created_objects import (
+    a_held_erasure,
+    a_hold,
+    a_job,
+    a_key,
+    a_letter,
+    a_merge,
+    a_proposal,
+    a_quarantine,
+    a_request,
+    a_schedule,
+    a_webhook,
+    an_erasure,
+    an_export,
+    an_extended_request,
+    an_import,
+    name_two,
+)
 from tests.api.http.deletable_tenants import another_tenant
-from tests.api.http.route_table import LINKED, OPEN, TABLE
+from tests.api.http.route_table import OPEN, TABLE
 from tests.service import Service
 
 IDS = (
     *("job_id", "letter_id", "hold_id", "merge_id", "erasure_id", "supersession_id"),
-    *("export_id", "import_id", "request_id", "webhook_id"),
+    *("export_id", "import_id", "request_id", "webhook_id", "quarantine_id"),
 )
 GUARDED = {route: needs for route, needs in TABLE.items() if needs[0] != OPEN}
 
@@ -73,82 +78,6 @@ def path_of(api: Api, path: str) -> str:
     if path == "/v1/links":
         name_two(api)
     return path
-
-
-def name_two(api: Api) -> None:
-    statement = "INSERT INTO memory_aliases (tenant_id, alias_id, memory_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-    for alias_id, memory_id in zip(LINKED, api.remember("one", "another"), strict=True):
-        api.service.rows(statement, api.tenant.tenant_id, alias_id, memory_id)
-
-
-def a_schedule(_: Api) -> str:
-    schedule.insert_due_runs(["night"])
-    return "night"
-
-
-def a_letter(api: Api) -> UUID:
-    api.service.post(api.tenant.tenant_id, b"no JSON")
-    drain.drain_streams()
-    letter_id: UUID = api.service.one("SELECT letter_id FROM dead_letters ORDER BY created_at DESC LIMIT 1")
-    return letter_id
-
-
-def a_proposal(api: Api) -> UUID:
-    newer, older = map(UUID, api.remember("newer", "older"))
-    with database.tenant(api.tenant.tenant_id) as tx:
-        supersession.propose_pairs(tx, api.tenant.tenant_id, [SupersessionPair(newer, older)], approved=[])
-    [proposed] = supersession.list_supersessions(api.tenant.tenant_id, "proposed", newer, None, 1)
-    return proposed.supersession_id
-
-
-def a_hold(api: Api) -> UUID:
-    return legal_holds.place_hold(api.tenant.tenant_id, Scope(subject="ann"), "x", "y").hold_id
-
-
-def a_quarantine(api: Api) -> UUID:
-    wanted = NewQuarantine(source="tool", confirm=True)
-    return quarantines.place(api.tenant.tenant_id, wanted, "y").quarantine_id
-
-
-def an_erasure(api: Api) -> UUID:
-    made = requests.request(api.tenant.tenant_id, ErasureOptions(Scope(subject="ann")), "y").erasure_id
-    report = {"memories": 0, "kept": [], "elsewhere": [], "stores": [], "left": {}}  # as if it were finished
-    api.service.rows("UPDATE erasures SET report = %s::jsonb", json.dumps(report))
-    return made
-
-
-def a_merge(api: Api, status: str) -> UUID:
-    merge_id: UUID = api.service.one(
-        "INSERT INTO merges (tenant_id, merge_id, run_id, action, status, level, cohesion, sources, created_at) "
-        "VALUES (%s, gen_random_uuid(), gen_random_uuid(), %s, %s, 'medium', 0.8, 2, now()) RETURNING merge_id",
-        api.tenant.tenant_id,
-        "link" if status == "done" else "duplicates",
-        status,
-    )
-    for memory_id in api.remember("one", "another"):
-        api.service.rows(
-            "INSERT INTO lineage (tenant_id, merge_id, memory_id, text_version, part) VALUES (%s, %s, %s, 1, 'source')",
-            api.tenant.tenant_id,
-            merge_id,
-            memory_id,
-        )
-    return merge_id
-
-
-def a_request(api: Api) -> UUID:
-    return request_log.create(api.tenant.tenant_id, NewRequest("correction", "gdpr")).request_id
-
-
-def an_extended_request(api: Api) -> UUID:
-    request_id = a_request(api)
-    request_log.extend(api.tenant.tenant_id, request_id, Extension("many requests"), "key")
-    return request_id
-
-
-def a_held_erasure(api: Api) -> UUID:
-    erasure_id = an_erasure(api)
-    api.service.rows("UPDATE erasures SET status = 'held' WHERE erasure_id = %s", erasure_id)
-    return erasure_id
 
 
 def key_with(api: Api, *scopes: str) -> str:

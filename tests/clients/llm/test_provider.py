@@ -106,6 +106,32 @@ def test_vectors_fail_by_the_same_names(asked: Calls, mode: str, reason: Reason)
     assert failure(lambda: asked.provider.vectors("m", [SECRET], dimensions=4, patience=ONCE)).reason is reason
 
 
+def test_a_chat_answer_of_more_than_a_mebibyte_is_refused_by_name(asked: Calls) -> None:
+    asked.fake.control.set(padded_to=1024**2)
+    assert chat(asked.provider).problem is None
+    asked.fake.control.set(padded_to=1024**2 + 1)
+    refused = failure(lambda: chat(asked.provider))
+    assert (refused.reason, refused.detail) == (Reason.GARBAGE, "too large")
+
+
+@pytest.mark.parametrize(
+    ("memories", "dimensions", "limit"), [(256, 768, 256 * 4096 * 32), (10, 16_000, 10 * 16_000 * 32), (1, 0, 1024**2)]
+)
+def test_an_answer_with_vectors_is_limited_by_the_size_of_a_batch(
+    bare: Callable[..., Settings], memories: int, dimensions: int, limit: int
+) -> None:
+    with provider() as fake:
+        sizes = {"embed_batch_memories": str(memories), "embedding_dimensions": str(dimensions)}
+        client = Provider.from_settings(bare(openai_base_url=fake.url, **sizes))
+        fake.control.set(padded_to=limit)
+        vectors, _ = client.vectors("m", ["a"], dimensions=4, patience=ONCE)
+        assert len(vectors) == 1
+        fake.control.set(padded_to=limit + 1)
+        refused = failure(lambda: client.vectors("m", ["a"], dimensions=4, patience=ONCE))
+        assert (refused.reason, refused.detail) == (Reason.GARBAGE, "too large")
+        client.close()
+
+
 @pytest.mark.parametrize("mode", ["hang", "trickle", "trickle_head"])
 def test_a_slow_answer_is_a_timeout(asked: Calls, mode: str) -> None:
     """With more time, the answer would arrive eventually, or break off."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app import heartbeats, queues
+from app.api.http.health_listener import describe_start
 from app.clients.redis import probing, stream
 from app.clients.redis.connection import ResponseError
 from app.dashboard import sessions
@@ -46,6 +47,7 @@ def test_a_database_that_is_away_is_named_without_its_password(service: Service)
     [(name, detail)] = unwell().items()
     assert name == "postgresql"
     assert "secret-4711" not in detail
+    assert describe_start()[0] == 200
 
 
 def test_a_redis_that_is_away_is_named(service: Service) -> None:
@@ -112,12 +114,15 @@ def test_a_schema_that_is_behind_says_what_to_do(service: Service, monkeypatch: 
     detail = unwell()["schema"]
     assert "9999" in detail
     assert newest in detail
+    status, shown = describe_start()
+    assert (status, [one["name"] for one in shown["dependencies"]]) == (503, ["schema"])
     assert "ebbing migrate" in detail
 
 
 def test_an_empty_database_says_what_to_do(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.store.core.migrate.current_revision", lambda _tx: None)
     assert "ebbing migrate" in unwell()["schema"]
+    assert describe_start()[0] == 503
 
 
 def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
@@ -125,6 +130,7 @@ def test_the_schema_of_the_next_version_serves_this_one_while_an_upgrade_rolls(
 ) -> None:
     monkeypatch.setattr("app.store.core.migrate.current_revision", lambda _tx: "9999")
     assert unwell() == {}
+    assert describe_start()[0] == 200
     [schema] = [found for found in probes.readiness() if found.name == "schema"]
     assert schema.detail == "revision 9999, from a newer version"
 
@@ -136,6 +142,7 @@ def test_a_role_that_passes_by_row_level_security_is_named(service: Service, mon
         assert database.bypasses_row_security()
     monkeypatch.setattr("app.store.core.database.bypasses_row_security", lambda: True)
     assert "row-level security" in unwell()
+    assert describe_start()[0] == 503
 
 
 def test_a_lane_is_silent_until_its_worker_is_heard_of(service: Service) -> None:
@@ -185,3 +192,4 @@ def test_a_redis_that_refuses_writes_is_not_ready(service: Service, monkeypatch:
 
     monkeypatch.setattr(probing.probe_client(), "set", full)
     assert "refuses writes" in unwell()["redis"]
+    assert describe_start()[0] == 200, "a restarted process answers as one that was there before"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from app import heartbeats
 from app.clients.llm import provider_health
 from app.clients.llm.model_clients import model_clients
-from app.clients.llm.resilience import ProviderFailed
+from app.clients.llm.provider import CHAT_ANSWER_MAX_BYTES
+from app.clients.llm.resilience import PROBE_SECONDS, Breaker, ProviderFailed
 from app.clients.redis import stream
 from app.clients.redis.connection import PROVIDERS
 from app.domain.operator_advice import Installation, advise
 from app.domain.provider_health import ProviderHealth
-from app.services.enrichment import score_by_model
+from app.services.enrichment import score_by_model, stage_runner
+from app.services.ingest import drain
 from app.services.monitoring import fleet_gauges, probes, provider_status, stats, status
 from app.settings import settings
 from tests.provider.server import FakeProvider, provider
@@ -38,6 +42,15 @@ def fake(service: Service) -> Iterator[FakeProvider]:
 @pytest.fixture
 def tenant(service: Service, fake: FakeProvider) -> Tenant:
     return service.tenant()
+
+
+@pytest.fixture
+def embedding(service: Service, fake: FakeProvider) -> Iterator[Tenant]:
+    """A tenant whose memories the provider embeds."""
+    service.configure(embedder="openai", embedding_model="embed-small", embedding_dimensions=64)
+    forget()  # as after a restart
+    yield service.tenant()
+    forget()
 
 
 def codes(tenant: Tenant, *, every: bool = False) -> list[str]:
@@ -154,6 +167,69 @@ def test_a_pause_that_the_provider_requested_is_reported_until_a_call_succeeds(
     assert codes(tenant) == []
 
 
+def test_a_pause_that_the_embedder_requested_is_reported_until_a_call_succeeds(
+    service: Service, fake: FakeProvider, embedding: Tenant
+) -> None:
+    fleet_gauges.refresh()
+    fake.control.set(mode="rate_limit", retry_after="99999999", only="embeddings")
+    service.send(embedding.tenant_id, WORDS)
+    with pytest.raises(ProviderFailed):
+        service.work()
+    paused = uses(embedding)["embed"]
+    assert (paused.state, paused.failure, paused.breaker) == ("failing", "rate_limited", "open")
+    assert paused.paused_until is not None
+    fleet_gauges.refresh(thoroughly=True)
+    status.forget()
+    [found] = [one for one in status.now(embedding.tenant_id).findings if one.code == "provider_embed"]
+    assert f"requested a pause until {paused.paused_until:%Y-%m-%d %H:%M} UTC (too many requests)" in found.what
+    assert "1 memory waits for an embedding" in found.what
+    assert uses(embedding)["score"].paused_until is None, "ratings go on"
+    assert score_by_model.rate_memories() == 0
+    fake.control.set()
+    forget()  # as if the breaker's interval were over
+    service.rows("UPDATE tenant_work SET claimed_until = '-infinity'")
+    service.work()
+    assert uses(embedding)["embed"].paused_until is None
+    assert codes(embedding) == []
+
+
+def test_embedding_goes_on_within_a_minute_after_the_provider_is_back(
+    service: Service, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, embedding: Tenant
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("app.clients.llm.provider.Breaker", partial(Breaker, clock=lambda: now[0]))
+    forget()
+    other = service.tenant()
+    for tenant in (embedding, other):
+        service.send(tenant.tenant_id, WORDS, f"{WORDS} too")
+    drain.drain_streams()
+    stage_runner.run_index_stage()
+    fake.control.set(mode="rate_limit", retry_after="99999999")
+
+    def pass_time(seconds: float) -> int:
+        now[0] += seconds
+        service.rows("UPDATE tenant_work SET claimed_until = claimed_until - make_interval(secs => %s)", seconds)
+        with suppress(ProviderFailed):
+            return stage_runner.embed()
+        return 0
+
+    for _ in range(30):  # ten minutes of an outage, with the safety net's nudges
+        assert pass_time(20) == 0
+    assert 2 < fake.calls <= 600 / PROBE_SECONDS + 1, "no more than a probe in each interval, over all tenants"
+    fake.control.set()
+    assert sum(pass_time(10) for _ in range(6)) == 4, "all tenants' memories are embedded within a minute"
+    assert service.letters(embedding.tenant_id) == service.letters(other.tenant_id) == []
+    assert uses(embedding)["embed"].paused_until is None
+
+
+def test_a_rating_that_is_too_large_is_reported_as_unusable(
+    service: Service, fake: FakeProvider, tenant: Tenant
+) -> None:
+    fake.control.set(padded_to=CHAT_ANSWER_MAX_BYTES + 1)
+    rate(service, tenant)
+    assert (uses(tenant)["score"].state, uses(tenant)["score"].failure) == ("failing", "garbage")
+
+
 def test_another_address_in_the_settings_is_not_known_to_answer(
     service: Service, fake: FakeProvider, tenant: Tenant
 ) -> None:
@@ -234,31 +310,25 @@ def test_calls_are_recorded_with_the_kind_of_failure_and_the_breaker(
 
 
 def test_embeddings_are_recorded_and_make_a_dead_provider_urgent(
-    service: Service, fake: FakeProvider, tenant: Tenant
+    service: Service, fake: FakeProvider, embedding: Tenant
 ) -> None:
-    service.configure(embedder="openai", embedding_model="embed-small", embedding_dimensions=64)
-    forget()  # as after a restart
-    try:
-        tenant = service.tenant()
-        service.send(tenant.tenant_id, WORDS)
+    service.send(embedding.tenant_id, WORDS)
+    service.work()
+    assert uses(embedding)["embed"].state == "ok"
+    fake.refuse()
+    provider_status.check_connection()
+    status.forget()
+    found = status.now(embedding.tenant_id)
+    assert found.state == "trouble"
+    assert "new memories aren't found by their meaning" in found.findings[0].what
+    service.send(embedding.tenant_id, f"{WORDS} too")
+    with pytest.raises(ProviderFailed):
         service.work()
-        assert uses(tenant)["embed"].state == "ok"
-        fake.refuse()
-        provider_status.check_connection()
-        status.forget()
-        found = status.now(tenant.tenant_id)
-        assert found.state == "trouble"
-        assert "new memories aren't found by their meaning" in found.findings[0].what
-        service.send(tenant.tenant_id, f"{WORDS} too")
-        with pytest.raises(ProviderFailed):
-            service.work()
-        assert uses(tenant)["embed"].waiting == 1
-        status.forget()
-        found = status.now(tenant.tenant_id)
-        assert "1 memory waits for an embedding" in found.findings[0].what
-        assert [one.waiting for one in found.providers if one.use == "embed"] == [1]
-    finally:
-        forget()
+    assert uses(embedding)["embed"].waiting == 1
+    status.forget()
+    found = status.now(embedding.tenant_id)
+    assert "1 memory waits for an embedding" in found.findings[0].what
+    assert [one.waiting for one in found.providers if one.use == "embed"] == [1]
 
 
 def test_a_record_has_no_text_and_no_tenant(service: Service, fake: FakeProvider, tenant: Tenant) -> None:
