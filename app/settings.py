@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from app.domain.server_urls import HTTP_URL, POSTGRESQL_URL, REDIS_URL
@@ -86,10 +86,6 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     one closes."""
     public_url: Annotated[str | None, HTTP_URL] = None
     """Address at which people open the service, such as `https://ebbing.example.com`; alerts link to its runbook."""
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = ()
-    """Addresses or networks of the proxies in front of the API, such as `10.0.0.0/8,192.168.1.4`: their connections
-    have no limit per address, and their `X-Forwarded-For` names the caller, for the limit on failed log-ins. The caller
-    is the last address, in all lines of the header, that isn't one of these proxies."""
     docs_enabled: bool = True
     """Serve `/docs` and `/openapi.json`."""
     metrics_enabled: bool = True
@@ -303,11 +299,6 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     """Minimum log level."""
     failpoints: Annotated[frozenset[str], NoDecode] = frozenset()
     """Tests only: names of places where the process kills itself."""
-
-    @field_validator("trusted_proxies", mode="before")
-    @classmethod
-    def _networks(cls, given: object) -> object:
-        return tuple(filter(None, map(str.strip, given.split(",")))) if isinstance(given, str) else given
 
     @field_validator("failpoints", "llm_hosts", mode="before")
     @classmethod

@@ -29,8 +29,15 @@ MEMORIES: Final = (
     {"text": "quagga zephyr kettle", "external_id": "key-2", "tags": ["attic"]},
     {"text": "quagga zephyr hat", "external_id": "key-3", "tags": ["attic"]},
 )
-SHARED: Final[dict[str, Any]] = {"subject": "ann", "thread": "monday", "speaker": "Ann", "entities": ["Max"]}
-SHARED |= {"metadata": {"place": "home"}, "categories": ["health"], "kind": "semantic"}
+SHARED: Final[dict[str, Any]] = {
+    "subject": "ann",
+    "thread": "monday",
+    "speaker": "Ann",
+    "entities": ["Max"],
+    "metadata": {"place": "home"},
+    "categories": ["health"],
+    "kind": "semantic",
+}
 ROUNDS: Final = 5
 """Slices for a job."""
 FILE: Final = "/memories/plans.md"
