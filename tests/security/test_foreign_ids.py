@@ -29,8 +29,14 @@ MEMORIES: Final = (
     {"text": "quagga zephyr kettle", "external_id": "key-2", "tags": ["attic"]},
     {"text": "quagga zephyr hat", "external_id": "key-3", "tags": ["attic"]},
 )
-SHARED: Final[dict[str, Any]] = {"subject": "ann", "thread": "monday", "speaker": "Ann", "entities": ["Max"]}
-SHARED |= {"metadata": {"place": "home"}, "categories": ["health"], "kind": "semantic"}
+SHARED: Final[dict[str, Any]] = {
+    "subject": "ann",
+    "thread": "monday",
+    "speaker": "Ann",
+    "entities": ["Max"],
+    "metadata": {"place": "home"},
+    "categories": ["health"],
+}
 ROUNDS: Final = 5
 """Slices for a job."""
 FILE: Final = "/memories/plans.md"
@@ -101,8 +107,8 @@ WRITES: Final = (
     Attempt(
         "POST", "/v1/privacy/holds", {"memory_ids": ["@own", "@memory"], "reason": "x"}, changed="holds", status=422
     ),
-    Attempt("POST", "/v1/privacy/holds", {"subject": "@subject", "reason": "x"}, changed="memory_state"),
-    Attempt("POST", "/v1/privacy/holds", {"filter": {"thread": "@thread"}, "reason": "x"}, changed="memory_state"),
+    Attempt("POST", "/v1/privacy/holds", {"subject": "@subject", "reason": "x"}, changed="holds"),
+    Attempt("POST", "/v1/privacy/holds", {"filter": {"thread": "@thread"}, "reason": "x"}, changed="holds"),
     Attempt("POST", "/v1/quarantines", {"key_id": "@key_id", "confirm": True}, changed="hidden_memories", status=422),
     Attempt(
         "POST",
