@@ -79,8 +79,7 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     """Port the API listens on; 0 picks a free port."""
     health_port: int | None = Field(None, ge=1, le=65535)
     """Further port for `/healthz` and `/readyz`, for probes: connections that fill the API's port don't affect it. The
-    API's port serves both as well. This port alone serves `/startz`, for startup probes: 503 if the schema, the
-    database role or a master key doesn't fit this version, and 200 while PostgreSQL or Redis is only away or full."""
+    API's port serves both as well. Only this port serves `/startz`: 503 if schema, role or master key don't fit."""
     connections_max: int = Field(8192, ge=64)
     """Maximum open connections of the API, limited by the open files that the system allows; further ones wait until
     one closes."""
@@ -260,9 +259,7 @@ class Settings(SecretFileSettings, CapabilitySettings, LogInSettings):
     cold_url: str | None = None
     """Location of cold storage: `file:///folder`, `s3://bucket/prefix`, `gs://bucket` or `az://container`. Default:
     `EBBING_HOME/cold`. Credentials come from the standard variables of the cloud, such as `AWS_ACCESS_KEY_ID`, or from
-    files that `AWS_ACCESS_KEY_ID_FILE`, `AWS_SECRET_ACCESS_KEY_FILE`, `AWS_SESSION_TOKEN_FILE`,
-    `AZURE_STORAGE_ACCOUNT_KEY_FILE`, `AZURE_STORAGE_SAS_TOKEN_FILE` and `AZURE_CLIENT_SECRET_FILE` name;
-    `GOOGLE_SERVICE_ACCOUNT` is itself the path of a key."""
+    files, such as `AWS_ACCESS_KEY_ID_FILE` (all are in `ops/deployment.md`)."""
     cold_endpoint: Annotated[str | None, HTTP_URL] = None
     """Endpoint of an S3-compatible or other custom store, such as `https://minio.example:9000`."""
     cold_timeout_seconds: float = Field(30, gt=0, le=120)

@@ -36,7 +36,6 @@ SHARED: Final[dict[str, Any]] = {
     "entities": ["Max"],
     "metadata": {"place": "home"},
     "categories": ["health"],
-    "kind": "semantic",
 }
 ROUNDS: Final = 5
 """Slices for a job."""
@@ -108,8 +107,8 @@ WRITES: Final = (
     Attempt(
         "POST", "/v1/privacy/holds", {"memory_ids": ["@own", "@memory"], "reason": "x"}, changed="holds", status=422
     ),
-    Attempt("POST", "/v1/privacy/holds", {"subject": "@subject", "reason": "x"}, changed="memory_state"),
-    Attempt("POST", "/v1/privacy/holds", {"filter": {"thread": "@thread"}, "reason": "x"}, changed="memory_state"),
+    Attempt("POST", "/v1/privacy/holds", {"subject": "@subject", "reason": "x"}, changed="holds"),
+    Attempt("POST", "/v1/privacy/holds", {"filter": {"thread": "@thread"}, "reason": "x"}, changed="holds"),
     Attempt("POST", "/v1/quarantines", {"key_id": "@key_id", "confirm": True}, changed="hidden_memories", status=422),
     Attempt(
         "POST",
