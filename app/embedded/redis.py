@@ -25,6 +25,8 @@ READY_ANSWER = b"+OK\r\n+PONG\r\n"
 CONFIGURATION = """\
 bind 127.0.0.1
 port {port}
+# A connection whose client is gone, though the network lost its end, is freed after 30 s instead of ten minutes.
+tcp-keepalive 15
 user default reset on #{password_digest} {rules}
 user admin reset on #{admin_password_digest} ~* resetchannels &* +@all
 dir {folder}

@@ -29,13 +29,13 @@ CALM_SECONDS = (25.0, 150.0)
 
 
 def is_in_namespace() -> bool:
-    """Run this program again in a mount namespace of its own, if that is permitted; return True inside it."""
+    """Run this program again in mount and network namespaces of its own, if permitted; return True inside them."""
     if os.environ.pop(PRIVATE, ""):
         return True
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         return False
-    arguments = [unshare, "--mount", "--propagation", "private"]
+    arguments = [unshare, "--mount", "--net", "--propagation", "private"]
     if subprocess.run([*arguments, "true"], capture_output=True, check=False).returncode == 0:
         os.environ[PRIVATE] = "1"
         os.execv(unshare, [*arguments, sys.executable, "-m", "tests.chaos", *sys.argv[1:]])  # noqa: S606

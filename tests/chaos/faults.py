@@ -150,11 +150,11 @@ class Faults:
 
     def _begin_net(self, fault: Fault) -> bool:
         what, server = fault.name.split()
-        self.home.command_proxy(server, what)
+        self.home.command_network(server, what)
         return True
 
     def _end_net(self, fault: Fault) -> None:
-        self.home.command_proxy(fault.name.split()[1], "pass")
+        self.home.command_network(fault.name.split()[1], "pass")
 
     def _begin_disk(self, fault: Fault) -> bool:
         what, disk = fault.name.split()

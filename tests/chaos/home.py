@@ -13,6 +13,8 @@ from typing import Final
 
 from app.embedded import free_ports
 from app.embedded.data_dirs import SERVER_USERS
+from tests.chaos.network import set_loopback
+from tests.chaos.plan import LOOPBACK
 from tests.chaos.run_service import SERVERS, SERVICE, shim_file
 from tests.faults.supervised_home import Household
 from tests.processes import ROOT
@@ -36,14 +38,19 @@ class ChaosHome(Household):
     program = "tests.chaos.run_service"
 
     def __init__(self, home: Path, settings: dict[str, str], *, is_private: bool) -> None:
-        """Prepare a folder; `is_private` means that this process is root in a mount namespace of its own."""
+        """Prepare a folder; `is_private` means that this process is root in mount and network namespaces of its own."""
         ports = free_ports(len(SERVERS))
         self.left_out: dict[str, str] = {}
         self._ports = dict(zip(SERVERS, ports, strict=True))
         self._values = {name: [0, 0] for name in (*SERVERS, SERVICE)}
         for folder in ("targets", "shim"):
             (home / folder).mkdir(mode=0o711)
+        self._is_private = is_private
         self._mount(home, is_private=is_private)
+        if is_private:
+            set_loopback(is_up=True)
+        else:
+            self.left_out[f"net cut {LOOPBACK}"] = "no network namespace: needs root and unshare"
         library = self._compile(home)
         given = {"CHAOS_PROXIES": " ".join(map(str, ports))} | ({"CHAOS_LIBRARY": str(library)} if library else {})
         super().__init__(home, settings | given)
@@ -63,8 +70,20 @@ class ChaosHome(Household):
         for disk in DISKS if "disk" not in self.left_out else ():
             subprocess.run([UNMOUNT, "--lazy", str(self.home / disk)], check=False)
 
-    def command_proxy(self, server: str, command: str) -> None:
-        """Make a server's proxy `pass`, `cut`, `reset`, `delay` or `silence`."""
+    def command_network(self, place: str, command: str) -> None:
+        """Make a server's proxy `pass`, `cut`, `reset`, `delay` or `silence`, or make the loopback `pass` or `cut`.
+
+        Raises:
+            OSError: The loopback isn't this run's own.
+        """
+        if place != LOOPBACK:
+            self._command_proxy(place, command)
+        elif self._is_private:
+            set_loopback(is_up=command == "pass")
+        else:
+            raise OSError(self.left_out[f"net cut {LOOPBACK}"])
+
+    def _command_proxy(self, server: str, command: str) -> None:
         sent, answers = self._proxies.stdin, self._proxies.stdout
         assert sent is not None
         assert answers is not None

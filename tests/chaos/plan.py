@@ -18,6 +18,8 @@ LANES: Final = ("ingest", "embed", "score", "rights", "maintain")
 MINDERS: Final = ("supervisor", "preloader", "api main", "api worker", "beat", "redis", "postgres")
 CELERY: Final = tuple(f"{part} {lane}" for part in ("celery main", "celery child") for lane in LANES)
 BACKEND: Final = "postgres backend"
+LOOPBACK: Final = "loopback"
+"""The network between all processes of a run."""
 JUMPS: Final = ("+7200", "-7200", "+600", "-600")
 
 INSTANT: Final = frozenset({"kill", "stop"})
@@ -38,7 +40,8 @@ GROUPS: Final[Mapping[str, Mapping[str, int]]] = {
         "wrong_ids": 2,
     },
     "connections": {"terminate": 6},
-    "net": {f"{what} {server}": 2 for server in ("postgres", "redis") for what in ("cut", "reset", "delay", "silence")},
+    "net": {f"{what} {server}": 2 for server in ("postgres", "redis") for what in ("cut", "reset", "delay", "silence")}
+    | {f"cut {LOOPBACK}": 4},
     "disk": {f"full {disk}": 2 for disk in ("postgres", "redis", "cold")}
     | {f"slow {disk}": 2 for disk in ("postgres", "redis", "cold")}
     | {"read-only cold": 2},

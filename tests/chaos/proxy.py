@@ -18,6 +18,7 @@ from typing import Final
 
 CHUNK: Final = 64 << 10
 DELAY_SECONDS: Final = 0.05
+KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 3, socket.TCP_KEEPCNT: 2}
 RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -50,6 +51,7 @@ class Proxy:
         except (OSError, ValueError):
             _reset(writer)
             return
+        _keep_alive(writer)
         self._open |= {writer, back}
         try:
             await asyncio.gather(self._forward(reader, back), self._forward(there, writer))
@@ -66,6 +68,14 @@ class Proxy:
                 await writer.drain()
         with suppress(OSError, RuntimeError):
             writer.close()
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Let the kernel find clients whose end the network lost, as both servers are set to do."""
+    found = writer.get_extra_info("socket")
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        found.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
