@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, cast
 
 from ops.bench import load
 from ops.bench.place import Running, processor_seconds
 
-SOURCES: Final = 10
+SOURCES: Final = 25
 """Number of addresses of this machine from which they connect, since the API limits the connections of each."""
 EVERY_SECONDS: Final = 1.0
+OPEN_SECONDS: Final = 15
+"""Time in which they are opened, so that the API doesn't close all of them at once later."""
 SETTLE_SECONDS: Final = 60
+_TURN_SECONDS: Final = 0.05
 _QUIET_SHARE: Final = 0.2
 _REQUESTS: Final = 30
 _SMALL_BYTES: Final = 4096
@@ -51,7 +54,7 @@ KINDS: Final = {
 
 @contextmanager
 def held(api: Running, kind: Kind, number: int) -> Iterator[None]:
-    """Hold this many connections of a kind, from when the API has become quiet again."""
+    """Hold this many connections of a kind; wait until the API has dealt with their opening, and with their end."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_hold, args=(theirs, api.host, api.port, kind, number))
@@ -65,10 +68,11 @@ def held(api: Running, kind: Kind, number: int) -> Iterator[None]:
         process.kill()
         process.join()
         ours.close()
+        _settle(api)
 
 
 def _settle(api: Running) -> None:
-    """Wait until the API has dealt with the opening of the connections, at most `SETTLE_SECONDS`."""
+    """Wait until the API does little, at most `SETTLE_SECONDS`."""
     ends = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < ends:
         before = sum(processor_seconds([api.process.pid]).values())
@@ -81,14 +85,16 @@ def _hold(pipe: object, host: str, port: int, kind: Kind, number: int) -> None:
     numbers = count()
     with selectors.DefaultSelector() as selector:
         opened: set[socket.socket] = set()
-        told, next_drip = False, time.monotonic() + EVERY_SECONDS
+        began, told = time.monotonic(), False
+        next_drip = began + EVERY_SECONDS
         while True:
-            while len(opened) < number:
+            while len(opened) < number * min((time.monotonic() - began) / OPEN_SECONDS, 1):
                 opened.add(_open(selector, host, port, kind, next(numbers)))
-            if not told:
+            if not told and len(opened) == number:
                 pipe.send(None)  # type: ignore[attr-defined]  # the pipe's type is private
                 told = True
-            ended = {key.fileobj for key, _ in selector.select(max(next_drip - time.monotonic(), 0)) if _is_over(key)}
+            readable = [cast("socket.socket", key.fileobj) for key, _ in selector.select(_TURN_SECONDS)]
+            ended = {each for each in readable if _is_over(each)}
             if time.monotonic() >= next_drip:
                 next_drip = time.monotonic() + EVERY_SECONDS
                 ended |= {each for each in opened if kind.dripped and not _drip(each, kind.dripped)}
@@ -113,10 +119,10 @@ def _open(selector: selectors.BaseSelector, host: str, port: int, kind: Kind, nu
     return opened
 
 
-def _is_over(key: selectors.SelectorKey) -> bool:
+def _is_over(opened: socket.socket) -> bool:
     """Read what a client received, and return whether its connection has ended."""
     try:
-        return not key.fileobj.recv(65536)  # type: ignore[union-attr]  # only sockets are registered
+        return not opened.recv(65536)
     except BlockingIOError:
         return False
     except ConnectionError:

@@ -15,11 +15,14 @@ from tests.servers import Servers, logical_database, new_database
 FIRST_LOGICAL_DATABASE = 12
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start(
     servers: Servers, template: str, logged_redis: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
-    """Factory for APIs with a body limit of 1 MiB, the given timeout in seconds for headers and body, and settings."""
+    """Factory for APIs with a body limit of 1 MiB, the given timeout in seconds for headers and body, and settings.
+
+    All of them share a database: Redis accepts no other one.
+    """
     redis_url = logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE)
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()  # otherwise it would have the mark of another module's database, and be refused

@@ -253,9 +253,9 @@ def test_the_newest_connections_of_an_address_above_its_limit_are_closed(start: 
 
 
 def hold_many(server: Server, opened: ExitStack) -> list[Held]:
-    """Hold connections of each kind from ten addresses."""
+    """Hold connections of each kind from 25 addresses, because of their limit."""
     kinds = cycle(("silent", "slow", "silent", "slow", "unread"))
-    held = [hold(server, next(kinds), f"127.0.1.{number % 10}") for number in range(MANY)]
+    held = [hold(server, next(kinds), f"127.0.1.{number % 25}") for number in range(MANY)]
     for each in held:
         opened.enter_context(each.socket)
     return held

@@ -253,7 +253,7 @@ def test_a_length_that_is_no_number_is_refused(server: Server) -> None:
 
 
 SILENT = 1_500
-"""More than the 1,024 connections that once filled the server, from three addresses because of their limit."""
+"""More than the 1,024 connections that once filled the server, from ten addresses because of their limit."""
 
 
 def test_silent_connections_shut_nobody_out(server: Server) -> None:
@@ -262,7 +262,7 @@ def test_silent_connections_shut_nobody_out(server: Server) -> None:
     try:
         with ExitStack() as silent:
             for number in range(SILENT):
-                silent.enter_context(server.talk(f"127.0.1.{number % 3}"))
+                silent.enter_context(server.talk(f"127.0.1.{number % 10}"))
             for _ in range(5):
                 with server.talk() as connection:
                     connection.sendall(server.head(method="GET", path="/v1/stats"))
