@@ -188,7 +188,7 @@ def serve_ingest(app: FastAPI, writer: StreamWriter, nudger: queues.Nudger, acce
 
 
 async def _prepare() -> None:
-    """Check what the service depends on, warn of settings, start tracing and load models."""
+    """Check Redis, the master keys and the settings, start tracing and load models."""
     witness.guard_connections()
     await run_in_threadpool(probes.check_redis)
     await run_in_threadpool(master_keys.check_at_start)

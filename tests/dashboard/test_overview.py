@@ -330,7 +330,7 @@ def test_a_log_out_ends_an_open_stream(
     viewer = Viewer(session, session.shown, session.shown, session.key_id, frozenset({"read"}))
 
     def go_on(_: Viewer) -> None:
-        raise AssertionError("the stream goes on after the log-out")
+        raise AssertionError("the stream continued after the log-out")
 
     async def read() -> list[bytes]:
         events = []

@@ -219,7 +219,7 @@ def _count_waiting(descriptor: int) -> int:
 def _list_sockets() -> Iterator[tuple[int, int]]:
     """Yield the descriptor of each socket of this process, and its inode, by which it is recognised."""
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - paths would take twice as long
-        with suppress(OSError):  # closed meanwhile
+        with suppress(OSError):  # closed since it was listed
             status = os.fstat(int(name))
             if stat.S_ISSOCK(status.st_mode):
                 yield int(name), status.st_ino

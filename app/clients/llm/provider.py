@@ -38,7 +38,7 @@ CHAT_ANSWER_MAX_BYTES: Final = MIB
 LARGEST_DIMENSIONS: Final = 4096
 """Dimensions of the largest common models: a tenant's model, or its own size, may exceed the settings."""
 NUMBER_BYTES: Final = 32
-"""Size of a vector's number: a double in JSON has up to 24 characters, besides its comma and white space."""
+"""Size of a vector's number: a double in JSON has up to 24 characters, and a comma and white space follow it."""
 _CHAT_PATH: Final = "/chat/completions"
 NO_KEY: Final = "none"
 """API key to send if none is configured, as for a self-hosted server."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-import redis
 
 from tests.api.http.server_process import Server, Start, serve
 from tests.servers import Servers, logical_database, new_database
@@ -24,8 +23,6 @@ def start(
     All of them share a database: Redis accepts no other one.
     """
     redis_url = logical_database(servers.redis_url, FIRST_LOGICAL_DATABASE)
-    with redis.Redis.from_url(redis_url) as client:
-        client.flushdb()  # otherwise it would have the mark of another module's database, and be refused
     with new_database(servers.database_url, template) as database_url:
 
         @contextmanager

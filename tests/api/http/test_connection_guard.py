@@ -149,7 +149,7 @@ def fill(connection: socket.socket) -> None:
 
 
 @dataclass
-class Held:
+class HeldConnection:
     """A connection that holds a place."""
 
     socket: socket.socket
@@ -176,7 +176,7 @@ class Held:
         return answer(self.socket)[0]
 
 
-def hold(server: Server, kind: str, source: str = LOOPBACK) -> Held:
+def hold(server: Server, kind: str, source: str = LOOPBACK) -> HeldConnection:
     held = socket.socket()
     if kind == "unread":
         held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -186,12 +186,12 @@ def hold(server: Server, kind: str, source: str = LOOPBACK) -> Held:
     sent = {"silent": b"", "slow": server.head("X-Slow: ").removesuffix(b"\r\n\r\n")}
     unread = server.head(method="GET", path="/openapi.json") * 30
     held.sendall(sent.get(kind, unread))
-    return Held(held, kind)
+    return HeldConnection(held, kind)
 
 
 @pytest.fixture
 def opened() -> Iterator[ExitStack]:
-    """Closes sockets at the end. Meanwhile, this process may open as many files as the system allows."""
+    """Closes sockets at the end. Until then, this process may open as many files as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:
@@ -199,7 +199,7 @@ def opened() -> Iterator[ExitStack]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def count_ended(connections: Sequence[Held]) -> int:
+def count_ended(connections: Sequence[HeldConnection]) -> int:
     return sum(each.go_on() for each in connections)
 
 
@@ -252,7 +252,7 @@ def test_the_newest_connections_of_an_address_above_its_limit_are_closed(start: 
         assert [each.ask(server) for each in (*oldest, neighbour)] == [200] * (limit + 1)
 
 
-def hold_many(server: Server, opened: ExitStack) -> list[Held]:
+def hold_many(server: Server, opened: ExitStack) -> list[HeldConnection]:
     """Hold connections of each kind from 25 addresses, because of their limit."""
     kinds = cycle(("silent", "slow", "silent", "slow", "unread"))
     held = [hold(server, next(kinds), f"127.0.1.{number % 25}") for number in range(MANY)]
