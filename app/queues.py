@@ -130,10 +130,21 @@ def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float |
 def nudge(task: str) -> None:
     """Send a task unless a nudge for it is pending. Failures are logged, not raised: beat nudges again soon."""
     try:
-        if client().set(f"{NUDGE_PREFIX}{task}", "1", nx=True, px=NUDGE_MILLISECONDS):
+        if _set_flag(f"{NUDGE_PREFIX}{task}"):
             enqueue(task)
     except Exception as error:  # noqa: BLE001 - the work itself is stored in the stream or the database
         log.warning("nudge_failed", task=task, error=type(error).__name__)
+
+
+def _set_flag(flag: str) -> bool:
+    """Set a nudge flag; return false if a nudge is pending.
+
+    A flag that was set while Redis's clock was ahead lasts until that time: for hours, nobody would be nudged.
+    """
+    if client().set(flag, "1", nx=True, px=NUDGE_MILLISECONDS):
+        return True
+    is_overlong = client().pttl(flag) > NUDGE_MILLISECONDS
+    return is_overlong and bool(client().set(flag, "1", px=NUDGE_MILLISECONDS))
 
 
 def send_nudge(task: str) -> None:
