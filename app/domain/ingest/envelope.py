@@ -120,25 +120,19 @@ def replay_header(header: bytes, entry_id: str) -> bytes:
     return _rewrite(header, envelope, envelope.trace, envelope.position)
 
 
-def strip_request_id(header: bytes) -> bytes:
+def strip_caller_ids(header: bytes, *, keep_trace: bool) -> bytes:
     """Return a header without the caller's request id, which earlier versions stored and which may contain a name.
 
     A malformed header is returned unchanged.
+
+    Args:
+        keep_trace: Keep the trace context, which the caller may have chosen as well.
     """
     try:
         envelope = decode_envelope("0-0", b"0", header, b"")
     except MalformedEnvelope:
         return header
-    return _rewrite(header, envelope, envelope.trace, envelope.first_entry_id)
-
-
-def strip_caller_ids(header: bytes) -> bytes:
-    """Return a header without the caller's request id and trace context; a malformed header is returned unchanged."""
-    try:
-        envelope = decode_envelope("0-0", b"0", header, b"")
-    except MalformedEnvelope:
-        return header
-    return _rewrite(header, envelope, "", envelope.first_entry_id)
+    return _rewrite(header, envelope, envelope.trace if keep_trace else "", envelope.first_entry_id)
 
 
 def _rewrite(header: bytes, envelope: Envelope, trace: str, first_entry_id: str) -> bytes:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from app import failpoints, queues
 from app.clients.redis import stream_position
-from app.domain.ingest.envelope import strip_caller_ids, strip_request_id
+from app.domain.ingest.envelope import strip_caller_ids
 from app.domain.ingest.ids import extract_unix_ms
 from app.domain.privacy import dead_letter_redaction
 from app.domain.privacy.documents.texts import ENGLISH
@@ -154,11 +154,11 @@ def _erase_letters(tenant_id: UUID, erasure: Erasure, ids: Sequence[UUID], at: s
             letters = references.letters(tx, tenant_id, after)
             for letter in letters:
                 redacted = _without(erasure, erased, letter)
+                header = strip_caller_ids(letter.header, keep_trace=not redacted.removed)
                 if redacted.removed:
-                    header = strip_caller_ids(letter.header)
                     references.rewrite(tx, tenant_id, letter.letter_id, header, redacted.payload)
                     removed += 1
-                elif (header := strip_request_id(letter.header)) != letter.header:
+                elif header != letter.header:
                     references.rewrite(tx, tenant_id, letter.letter_id, header, letter.payload)
             if removed:
                 key = tombstones.digest_key(tx, tenant_id, os.urandom(32))

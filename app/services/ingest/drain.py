@@ -16,7 +16,7 @@ from app import failpoints, metrics, queues, tracing
 from app.clients.redis.stream import StreamEntry, TenantBatch, stream_reader
 from app.domain.ingest import uses
 from app.domain.ingest.bodies import decode
-from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position, strip_request_id
+from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first_position, strip_caller_ids
 from app.domain.ingest.memory import with_expiry
 from app.domain.turns import TurnSize
 from app.errors import Invalid, Unreadable, stored_name
@@ -227,7 +227,7 @@ def _set_aside(tenant_id: UUID, entry: StreamEntry, reason: str, attempts: int) 
             unstored=UnstoredEntry(
                 entry.entry_id,
                 first_position(entry.entry_id, entry.header),
-                strip_request_id(entry.header),
+                strip_caller_ids(entry.header, keep_trace=True),
                 entry.body,
                 entry.memories,
                 replays,
