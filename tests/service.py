@@ -202,6 +202,14 @@ class Service:
         held = cast("dict[bytes, bytes]", self.redis.hgetall(BACKLOG))
         return {name.decode(): int(value) for name, value in held.items()}
 
+    def count_lock_waits(self) -> int:
+        """Return the number of connections that wait for a lock of PostgreSQL."""
+        return int(
+            self.one(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        )
+
     def is_idle(self) -> bool:
         """Return true if nothing is pending, no tenant is claimed, and every counter is zero."""
         return not any(self.backlog().values()) and not any(map(self.redis.exists, (RING, RING_MEMBERS, HELD)))

@@ -407,8 +407,7 @@ def test_nobody_writes_for_a_space_while_the_switch_looks(movers: Movers, tenant
         held = embedding_spaces.lock_tenant_spaces(tx, tenant_id)
         thread = threading.Thread(target=end)
         thread.start()
-        locked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        until(lambda: movers.service.rows(locked), "the move waits for a lock")
+        until(movers.service.count_lock_waits, "the move waits for a lock")
         assert not switched.is_set()
         assert embedding_spaces.read_tenant_spaces(tx, tenant_id) == held
     thread.join()

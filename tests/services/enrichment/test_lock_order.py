@@ -22,7 +22,6 @@ CHANGE = "I don't live in Porto any more, I live in Lyon now."
 REMINDER = "I am allergic to nuts."
 PERSONAL = "Write to ines@example.com."
 LOCK = "SELECT memory_id FROM {} WHERE tenant_id = :tenant AND memory_id = ANY (:ids) ORDER BY memory_id FOR UPDATE {}"
-WAITS = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 def check_free_while_waiting(
@@ -41,7 +40,7 @@ def check_free_while_waiting(
 
             assert lock(*held) == len(held[1])
             writing = elsewhere.submit(write)
-            until(lambda: service.rows(WAITS), "the writer waits for a lock")
+            until(service.count_lock_waits, "the writer waits for a lock")
             for table, ids in free.items():
                 assert lock(table, ids, "NOWAIT") == len(ids)
         writing.result()

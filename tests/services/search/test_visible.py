@@ -185,12 +185,11 @@ def test_a_vector_made_of_what_was_changed_meanwhile_isnt_written(
 
 def test_vectors_are_written_before_a_change_or_after_it_but_not_beside_it(service: Service) -> None:
     tenant, ids = store_turns(service, talk())
-    waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as elsewhere:
         with database.tenant(tenant.tenant_id) as tx:
             embeddings.remove(tx, tenant.tenant_id, [ids["c"]])
             rows.update_memory(tx, tenant.tenant_id, ids["c"], OTHER)
             writing = elsewhere.submit(embed, tenant.tenant_id, list(ids.values()))
-            until(lambda: service.rows(waits), "the writer waits for a lock")
+            until(service.count_lock_waits, "the writer waits for a lock")
         writing.result()
     assert {key for key, row in stored_index(service, tenant).items() if row.vector is None} == set("abcde")

@@ -93,7 +93,6 @@ def test_a_memory_that_is_deleted_while_its_segment_is_rewritten_leaves_no_locat
     """The deletion waits for the rewriting's lock on the location, and must find the location afterwards."""
     ids = cooled(chilled, *"abcde")
     cold_restore.restore(chilled.tenant_id, ids[:3])
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     deletions: list[Future[None]] = []
 
     def delete() -> None:
@@ -105,7 +104,7 @@ def test_a_memory_that_is_deleted_while_its_segment_is_rewritten_leaves_no_locat
         def meanwhile(name: str, about: str = "") -> None:
             if name == "compact.before_commit":
                 deletions.append(threads.submit(delete))
-                until(lambda: chilled.service.one(waiting) == 1, "the deletion waits")
+                until(lambda: chilled.service.count_lock_waits() == 1, "the deletion waits")
 
         monkeypatch.setattr("app.failpoints.trigger", meanwhile)
         assert segment_compaction.compact_segments(chilled.tenant_id) == (1, {})

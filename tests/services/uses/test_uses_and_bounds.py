@@ -127,8 +127,7 @@ def test_who_has_waited_for_a_row_goes_by_the_policy_that_came_meanwhile(
         with database.tenant(shop.tenant_id) as tx:
             held = states.lock(tx, shop.tenant_id, [memory_id])
             waiting = pool.submit(write, shop, memory_id)
-            locked = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            until(lambda: service.rows(locked), "the writer waits for a lock")
+            until(service.count_lock_waits, "the writer waits for a lock")
             with database.tenant(shop.tenant_id) as other:
                 policies.add(other, shop.tenant_id, 2, policy("mnemex"))
             now = database.now(tx).timestamp()
