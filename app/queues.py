@@ -15,7 +15,7 @@ import structlog
 from celery import Celery
 
 from app.clients.redis.connection import NUDGE_PREFIX, PREFIX, redis_url
-from app.clients.redis.stream import NUDGE_MILLISECONDS, client
+from app.clients.redis.stream import NUDGE_SECONDS, client
 from app.lanes import EMBED, INGEST, LANES, MAINTAIN, RIGHTS, SCORE
 
 __all__ = [
@@ -75,9 +75,6 @@ TASKS: Final[dict[str, str]] = {
     JOB: MAINTAIN,
 }
 
-# An unclaimed nudge expires after this time; beat sends new ones.
-NUDGE_EXPIRES_SECONDS: Final = 30
-
 log = structlog.get_logger(__name__)
 
 
@@ -108,7 +105,7 @@ def _sender() -> Celery:
     return sender
 
 
-def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float | None = NUDGE_EXPIRES_SECONDS) -> None:
+def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float | None = NUDGE_SECONDS) -> None:
     """Send a task by name to its queue. Blocks for a round trip: never call it on an event loop.
 
     Args:
@@ -127,13 +124,21 @@ def enqueue(task: str, argument: UUID | None = None, *, expires_seconds: float |
     )
 
 
-def nudge(task: str) -> None:
-    """Send a task unless a nudge for it is pending. Failures are logged, not raised: beat nudges again soon."""
+def nudge(task: str) -> bool:
+    """Send a task unless a nudge for it is pending: one that no worker has claimed yet.
+
+    Failures are logged, not raised: beat nudges again soon.
+
+    Returns:
+        Whether a nudge was pending already.
+    """
     try:
-        if _set_flag(f"{NUDGE_PREFIX}{task}"):
-            enqueue(task)
+        if not _set_flag(f"{NUDGE_PREFIX}{task}"):
+            return True
+        enqueue(task)
     except Exception as error:  # noqa: BLE001 - the work itself is stored in the stream or the database
         log.warning("nudge_failed", task=task, error=type(error).__name__)
+    return False
 
 
 def _set_flag(flag: str) -> bool:
@@ -141,10 +146,10 @@ def _set_flag(flag: str) -> bool:
 
     A flag that was set while Redis's clock was ahead lasts until that time: for hours, nobody would be nudged.
     """
-    if client().set(flag, "1", nx=True, px=NUDGE_MILLISECONDS):
+    if client().set(flag, "1", nx=True, ex=NUDGE_SECONDS):
         return True
-    is_overlong = client().pttl(flag) > NUDGE_MILLISECONDS
-    return is_overlong and bool(client().set(flag, "1", px=NUDGE_MILLISECONDS))
+    is_overlong = client().pttl(flag) > NUDGE_SECONDS * 1000
+    return is_overlong and bool(client().set(flag, "1", ex=NUDGE_SECONDS))
 
 
 def send_nudge(task: str) -> None:

@@ -12,6 +12,7 @@ from workers.base import task
 @task(queues.RIGHTS_TICK)
 def tick() -> None:
     """Send the jobs that are ready; the tick of the lane `maintain` may be blocked by a long step."""
+    queues.clear_nudge(queues.RIGHTS_TICK)
     queue.end_overlong_leases_and_send()
 
 

@@ -44,7 +44,13 @@ from app.domain.turns import SHARED_SECONDS
 from app.errors import BacklogFull, TenantClosed, Unavailable
 from app.settings import settings
 
-NUDGE_MILLISECONDS = 1000
+NUDGE_SECONDS = 30
+"""Time after which an unclaimed nudge expires, with its flag.
+
+If the flag ended earlier, a lane that is busy for longer would get a message in each such interval, and the many
+messages of one task would hold up the lane's other tasks until theirs expire.
+"""
+_NUDGE_MS = NUDGE_SECONDS * 1000
 _CLOSED = -2
 """First value of the answer of `accept.lua` for a tenant that is being deleted."""
 SUSPECTS_A_TURN = 50
@@ -137,7 +143,7 @@ class StreamWriter:
         """
         entry = pack(base, memories, form, trace, body, sent_ms=sent_ms)
         arguments: list[bytes | str | int] = [str(tenant_id), memories, len(body), *self._limits]
-        arguments += [idempotency.outcome if idempotency else "", self._idempotency_seconds, NUDGE_MILLISECONDS, *entry]
+        arguments += [idempotency.outcome if idempotency else "", self._idempotency_seconds, _NUDGE_MS, *entry]
         try:
             await self._check_room(len(body))
             answer = await self._accept(accept_keys(tenant_id, idempotency), arguments)
@@ -197,7 +203,7 @@ def _append(
     room: MemoryGuard,
     tenant_id: UUID,
     entry: Sequence[bytes | int],
-    nudge_milliseconds: int = NUDGE_MILLISECONDS,
+    nudge_milliseconds: int = _NUDGE_MS,
 ) -> bool:
     _, memories, _, _, _, body, *_ = entry
     size = len(cast("bytes", body))

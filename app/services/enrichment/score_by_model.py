@@ -87,9 +87,9 @@ class _SharedText:
 
 def rate_memories() -> int:
     """Rate memories that only the rules have scored, for one slice; return the number of memories rated."""
+    queues.clear_nudge(queues.RATE_MEMORIES)
     if not settings().has_provider:
         return 0
-    queues.clear_nudge(queues.RATE_MEMORIES)
     scorer = model_clients.salience_scorer
     started_at = time.monotonic()
     rated = 0

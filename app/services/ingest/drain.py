@@ -36,6 +36,9 @@ KILLED = "its worker died each time"
 NUDGE_SECONDS = 0.25
 """Interval at which a running drain task wakes the enrichment workers, so that stored memories needn't wait until the
 task ends."""
+INDEX_WAITS_SECONDS = 1.0
+"""Time for which a nudge for the index stage, which shares the lane, may wait for a process before a drain task ends.
+The index stage also lets the drain go first (`SHARED_LANE_SECONDS` of `stage_runner`)."""
 
 # Size of a turn while several tenants have pending entries, computed from the speed of this process's turns.
 _turn_size = TurnSize(least=500, first=1000)
@@ -46,6 +49,8 @@ log = structlog.get_logger(__name__)
 def drain_streams() -> int:
     """Store the waiting entries of one tenant after another until none are left or the slice ends.
 
+    The slice also ends if the index stage waits for the lane, so that neither starves on an overloaded machine.
+
     Returns:
         The number of memories stored.
 
@@ -54,6 +59,7 @@ def drain_streams() -> int:
         redis.RedisError: Redis failed; no data is lost, since the entries are delivered again.
     """
     began = nudged = time.monotonic()
+    index_waits_since: float | None = None
     stored = 0
     turn = stream_reader().claim(first=True, shared_memories=_turn_size.memories)
     while turn is not None:
@@ -63,10 +69,12 @@ def drain_streams() -> int:
         now = time.monotonic()
         _turn_size.record(stored_now, now - turn_began)
         if stored_now and (not stored or now - nudged >= NUDGE_SECONDS):
-            _nudge_enrichment()  # enrichment starts before the end of a long slice
+            # Enrichment starts before the end of a long slice.
+            index_waits_since = (index_waits_since or now) if _nudge_enrichment() else None
             nudged = now
         stored += stored_now
-        if now - began >= settings().slice_seconds:
+        does_index_wait = index_waits_since is not None and now - index_waits_since >= INDEX_WAITS_SECONDS
+        if does_index_wait or now - began >= settings().slice_seconds:
             queues.nudge(queues.DRAIN)
             break
         turn = stream_reader().claim(first=False, shared_memories=_turn_size.memories)
@@ -83,9 +91,11 @@ def _trace_contexts(turn: TenantBatch) -> Iterator[str]:
             yield decode_envelope(*entry).trace
 
 
-def _nudge_enrichment() -> None:
-    queues.nudge(queues.INDEX)
+def _nudge_enrichment() -> bool:
+    """Nudge the stages that search needs. Return true if an earlier nudge of the index stage still waits."""
+    is_pending = queues.nudge(queues.INDEX)
     queues.nudge(queues.EMBED_MEMORIES)
+    return is_pending
 
 
 def _store_entries(turn: TenantBatch) -> int:
