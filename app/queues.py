@@ -160,9 +160,13 @@ def send_nudge(task: str) -> None:
         log.warning("nudge_failed", task=task, error=type(error).__name__)
 
 
-def clear_nudge(task: str) -> None:
-    """Clear the nudge flag. Call it before looking for work, so that later work sends a new nudge."""
-    client().delete(f"{NUDGE_PREFIX}{task}")
+def clear_nudge(task: str) -> bool:
+    """Clear the nudge flag. Call it before looking for work, so that later work sends a new nudge.
+
+    Returns:
+        Whether a nudge was pending.
+    """
+    return bool(client().delete(f"{NUDGE_PREFIX}{task}"))
 
 
 class Nudger:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Lock, Semaphore
 from typing import Final
@@ -38,6 +38,8 @@ KILLED = "its worker died each time"
 RETRY_SECONDS = 5
 # Number of concurrent batches per worker: one batch is computed while another is read or written.
 EMBED_THREADS = 2
+# Interval at which an idle thread looks for a nudge while another one works.
+IDLE_SECONDS = 0.01
 # Batch size for in-process models: they may compute only one vector per second, and a claim must finish in its lease.
 SLOW_EMBED_ROWS = 100
 # Least size of a shared turn with the bundled embedder.
@@ -90,9 +92,19 @@ def embed(threads: int = 1) -> int:
         threads: Number of concurrent batches, at most `EMBED_THREADS`.
     """
     queues.clear_nudge(queues.EMBED_MEMORIES)
+    ends_at = time.monotonic() + settings().slice_seconds
+    ended: set[Future[int]] = set()
     with ThreadPoolExecutor(threads) as pool:
-        slices = [pool.submit(_embed_slice) for _ in range(threads)]
-    embedded = sum(future.result() for future in slices)
+        running = {pool.submit(_embed_slice) for _ in range(threads)}
+        while running:
+            has_idle = len(running) < threads and time.monotonic() < ends_at
+            done, running = wait(running, IDLE_SECONDS if has_idle else None, FIRST_COMPLETED)
+            ended |= done
+            is_well = all(each.exception() is None for each in ended)
+            # While another thread works, an idle one would otherwise leave another tenant's new memories until its end.
+            if running and has_idle and is_well and queues.clear_nudge(queues.EMBED_MEMORIES):
+                running.add(pool.submit(_embed_slice))
+    embedded = sum(each.result() for each in ended)
     if embedded:
         queues.nudge(queues.SCORE_MEMORIES)  # novelty is computed from vectors
     return embedded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from app.store.core import database
 from app.store.enrichment import work_queue
 from app.store.ingest.envelopes import WORK_ITEM_MEMORIES
 from tests.service import Service
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Clock:
@@ -109,6 +111,33 @@ def test_during_a_tenant_s_turn_the_other_workers_of_a_stage_are_free_for_others
     run()
     assert processed == [flood, quiet]
     assert beside == [1, 0]
+
+
+def test_an_idle_thread_embeds_what_arrives_during_another_tenant_s_turn(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flood's turn ends only when the other tenant's memory, which is stored during the turn, is embedded."""
+    flood, quiet = (service.tenant().tenant_id for _ in range(2))
+    service.send(flood, *(f"memory {number}" for number in range(2 * WORK_ITEM_MEMORIES)))
+    drain.drain_streams()
+    service.redis.set(SHARED_TURNS, "1")
+    processed: list[UUID] = []
+    is_other_embedded = threading.Event()
+
+    def embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
+        processed.append(tenant_id)
+        if tenant_id == quiet:
+            is_other_embedded.set()
+        elif len(processed) == 1:
+            service.send(quiet, "a word")
+            drain.drain_streams()
+            assert is_other_embedded.wait(PATIENCE_SECONDS)
+        return len(memory_ids)
+
+    monkeypatch.setattr(stage_runner, "embed_memories", embed)
+    service.configure(slice_seconds=PATIENCE_SECONDS)
+    assert stage_runner.embed(threads=2) == 2 * WORK_ITEM_MEMORIES + 1
+    assert processed[:2] == [flood, quiet]
 
 
 @pytest.fixture
