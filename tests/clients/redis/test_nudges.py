@@ -56,8 +56,10 @@ def test_a_nudge_is_not_repeated_before_its_message_expires(service: Service) ->
     before_ms = _now_ms(service)
     queues.nudge(queues.INDEX)
     with service.redis.pipeline() as pipe:  # one transaction, so that both are read at once
-        [flag_lasts_ms, now] = pipe.pttl(FLAG).time().execute()
-    flag_ends_ms = flag_lasts_ms + now[0] * 1000 + now[1] // 1000
+        pipe.pttl(FLAG)
+        pipe.time()
+        [flag_lasts_ms, (seconds, microseconds)] = pipe.execute()
+    flag_ends_ms = flag_lasts_ms + seconds * 1000 + microseconds // 1000
     [message] = cast("list[bytes]", service.redis.lrange(f"{PREFIX}celery:{queues.INGEST}", 0, -1))
     headers: dict[str, Any] = json.loads(message)["headers"]
     assert headers["task"] == queues.INDEX
@@ -77,7 +79,7 @@ def test_a_task_that_starts_lets_the_next_nudge_pass(service: Service, sent: lis
 
 
 def _now_ms(service: Service) -> int:
-    seconds, microseconds = cast("tuple[int, int]", service.redis.time())
+    seconds, microseconds = service.redis.time()
     return seconds * 1000 + microseconds // 1000
 
 
