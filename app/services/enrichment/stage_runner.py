@@ -101,7 +101,7 @@ def embed(threads: int = 1) -> int:
             done, running = wait(running, IDLE_SECONDS if has_idle else None, FIRST_COMPLETED)
             ended |= done
             is_well = all(each.exception() is None for each in ended)
-            # While another thread works, an idle one would otherwise leave another tenant's new memories until its end.
+            # Another tenant's new memories would otherwise wait until the working thread's turn or slice ends.
             if running and has_idle and is_well and queues.clear_nudge(queues.EMBED_MEMORIES):
                 running.add(pool.submit(_embed_slice))
     embedded = sum(each.result() for each in ended)
