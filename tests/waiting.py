@@ -25,7 +25,18 @@ def until(condition: Callable[[], T | None], what: str | Callable[[], object], s
 
 def until_gone(*pids: int) -> None:
     """Wait until processes have ended; zombies count as ended."""
-    until(lambda: not any(map(_lives, pids)), lambda: f"the end of processes {[pid for pid in pids if _lives(pid)]}")
+    until(
+        lambda: not any(map(_lives, pids)),
+        lambda: f"the end of processes {[(pid, _command(pid)) for pid in pids if _lives(pid)]}",
+    )
+
+
+def _command(pid: int) -> str:
+    """Return a process's command line; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _lives(pid: int) -> bool:
