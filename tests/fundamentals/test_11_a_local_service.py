@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ebbing_client import AsyncEbbing, Ebbing, LocalServiceError, Misconfigured, ServiceUnreachable
-from tests.faults.family import descendants
+from tests.faults.family import children, descendants
 from tests.waiting import PATIENCE_SECONDS, until_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -29,7 +29,7 @@ time.sleep(3600)
 
 def test_a_local_service_keeps_its_data_and_leaves_no_process(tmp_path: Path) -> None:
     home = tmp_path / "memories"
-    others = set(descendants(os.getpid()))
+    others = set(children(os.getpid()))
     with Ebbing.local(home, start_timeout=PATIENCE_SECONDS, timeout=PATIENCE_SECONDS) as ebbing:
         [tea] = ebbing.add("Ann drinks rooibos", subject="ann", wait=WAIT).ids
         assert ebbing.search("Which tea does Ann drink?").ids == (tea,)
@@ -37,8 +37,8 @@ def test_a_local_service_keeps_its_data_and_leaves_no_process(tmp_path: Path) ->
             Ebbing.local(home, start_timeout=PATIENCE_SECONDS)
         assert ebbing.get(tea).text == "Ann drinks rooibos"
         # The tests' own PostgreSQL is another child of this process, and may start backends at any time.
-        unrelated = {pid for other in others for pid in descendants(other)}
-        family = set(descendants(os.getpid())) - others - unrelated
+        [service] = set(children(os.getpid())) - others
+        family = [service, *descendants(service)]
         assert len(family) > 5
     until_gone(*family)
     ebbing.close()  # again, without effect

@@ -33,7 +33,7 @@ from app.store.ingest.dead_letters import UnstoredEntry
 
 STAGE = "drain"
 KILLED = "its worker died each time"
-NUDGE_SECONDS = 0.25
+NUDGE_EVERY_SECONDS = 0.25
 """Interval at which a running drain task wakes the enrichment workers, so that stored memories needn't wait until the
 task ends."""
 INDEX_WAITS_SECONDS = 1.0
@@ -68,7 +68,7 @@ def drain_streams() -> int:
             stored_now = _store_entries(turn)
         now = time.monotonic()
         _turn_size.record(stored_now, now - turn_began)
-        if stored_now and (not stored or now - nudged >= NUDGE_SECONDS):
+        if stored_now and (not stored or now - nudged >= NUDGE_EVERY_SECONDS):
             # Enrichment starts before the end of a long slice.
             index_waits_since = (index_waits_since or now) if _nudge_enrichment() else None
             nudged = now

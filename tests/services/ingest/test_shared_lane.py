@@ -20,7 +20,7 @@ def test_the_index_stage_has_turns_while_requests_keep_arriving(
 ) -> None:
     """One process runs the tasks in the order of their messages, and each turn of the drain brings another request."""
     service.configure(drain_entries=1)
-    monkeypatch.setattr(drain, "NUDGE_SECONDS", 0)
+    monkeypatch.setattr(drain, "NUDGE_EVERY_SECONDS", 0)
     monkeypatch.setattr(drain, "INDEX_WAITS_SECONDS", 0)
     monkeypatch.setattr(stage_runner, "SHARED_LANE_SECONDS", 0)
     lane: deque[str] = deque()
