@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clients.redis.connection import RedisError
+from app import queues
+from app.clients.redis.connection import PREFIX, RedisError
 from app.domain.privacy.legal_hold import Scope
 from app.services.erasure import requests
 from app.services.erasure.requests import ErasureOptions
@@ -17,6 +18,7 @@ from app.services.jobs import queue
 from app.services.privacy import legal_holds
 from tests.privacy import traces
 from tests.privacy.everywhere import SUBJECT, WORD, Everywhere, everywhere, someone
+from tests.service import Service
 from tests.services.due_deletions import worked
 from tests.waiting import until
 
@@ -152,6 +154,15 @@ def test_what_a_worker_had_in_hand_and_gave_back_is_gone_too(
     assert traces.in_redis(someone.service.redis, WORD), "the entry is still in the stream"
     someone.erase()
     assert someone.left() == {}
+
+
+def test_the_search_reads_the_bodies_of_messages_and_not_their_base64(service: Service) -> None:
+    """The base64 of ids contains a word of five letters by chance, once in ten thousand messages."""
+    queues._sender().send_task(queues.JOB, args=[f"about the {WORD}"], queue=queues.MAINTAIN)
+    [message] = service.redis.lrange(f"{PREFIX}celery:{queues.MAINTAIN}", 0, -1)
+    in_base64 = json.loads(message)["body"][8:16]
+    assert traces.in_redis(service.redis, WORD) == [f"{PREFIX}celery:{queues.MAINTAIN}"]
+    assert traces.in_redis(service.redis, in_base64) == []
 
 
 @pytest.mark.parametrize("is_json", [True, pytest.param(False, marks=pytest.mark.long)])

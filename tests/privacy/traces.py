@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +19,7 @@ from app.store.core import database
 from tests.service import Service
 
 SCHEMAS = ("public", "ebbing_keys")
+MESSAGE_BODY = re.compile(rb'(?<="body": ")[A-Za-z0-9+/=]+(?=")')
 
 
 def in_tables(service: Service, word: str) -> list[str]:
@@ -38,7 +41,10 @@ def in_tables(service: Service, word: str) -> list[str]:
 
 
 def in_redis(client: redis.Redis, word: str) -> list[str]:
-    """Return the keys that contain the word in their name or value."""
+    """Return the keys that contain the word in their name or value, or in the decoded body of a message of Celery.
+
+    The base64 of a body itself isn't searched: it would hide a word, and contains short words by chance.
+    """
     wanted = word.encode().lower()
     return [name.decode() for name in client.scan_iter() if any(wanted in each.lower() for each in _held(client, name))]
 
@@ -63,7 +69,7 @@ def _held(client: redis.Redis, name: bytes) -> Iterator[bytes]:
             return
         case other:
             raise AssertionError(f"{name!r} is a {other!r}: look into those too")
-    yield repr(held).encode()
+    yield MESSAGE_BODY.sub(lambda body: b64decode(body[0]), repr(held).encode())
 
 
 def in_cold(tenant_id: UUID, folder: Path, word: str) -> list[str]:
