@@ -116,7 +116,10 @@ def claim(
         "one_turn": sharing is not None and sharing.one_turn,
     }
     if sharing is not None and sharing.one_turn and sharing.is_shared:
-        tx.execute(_ONE_CLAIM, {"name": f"claim {stage}"})  # otherwise two workers could claim a tenant at once
+        # Otherwise two workers could claim a tenant at once.
+        tx.execute(_IN_ORDER_ONE_BY_ONE, {"name": f"claim {stage}"})
+    else:
+        tx.execute(_IN_ORDER)
     rows = tx.execute(_CLAIM, values).all()
     if not rows and after != NIL:
         rows = tx.execute(_CLAIM, values | {"after": NIL}).all()
@@ -136,7 +139,12 @@ def claim(
     )
 
 
-_ONE_CLAIM = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+# The queue is empty most of the time, so the planner's statistics say so while thousands of items wait, and it would
+# read all of them for each claim. The primary key has the order in which items are claimed.
+_IN_ORDER_SQL = """SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+  set_config('enable_sort', 'off', true)"""
+_IN_ORDER = text(_IN_ORDER_SQL)
+_IN_ORDER_ONE_BY_ONE = text(f"{_IN_ORDER_SQL}, pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 # A tenant has work if one of its items is claimed or can be claimed now; items postponed because of its budget don't
 # count. A tenant is busy if one of its oldest items was just claimed; later items aren't read, because the oldest are
@@ -183,9 +191,11 @@ WITH RECURSIVE sharing AS MATERIALIZED (
 )
 UPDATE tenant_work AS work
 SET claim = :claim, claimed_until = now() + make_interval(secs => :lease), attempts = work.attempts + 1
-FROM numbered, sharing
-WHERE work.stage = :stage AND work.tenant_id = (SELECT tenant_id FROM tenant) AND work.work_id = numbered.work_id
-  AND (place = 1 OR (so_far <= CASE WHEN is_shared THEN :shared_limit ELSE :limit END AND worst_so_far = 0))
+FROM sharing
+WHERE work.stage = :stage AND work.tenant_id = (SELECT tenant_id FROM tenant) AND work.work_id = ANY(ARRAY(
+  SELECT work_id FROM numbered, sharing
+  WHERE place = 1 OR (so_far <= CASE WHEN is_shared THEN :shared_limit ELSE :limit END AND worst_so_far = 0)
+))
 RETURNING work.tenant_id, work.work_id, work.memory_ids, work.attempts, are_several, is_shared
 """)
 

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from app.store.core import database
 from app.store.enrichment import work_queue
@@ -17,6 +18,9 @@ from tests.service import Service
 
 LEASE_SECONDS = 60.0
 LIMIT, SHARED = 50, 10
+ROWS_READ = """
+SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables WHERE relname = 'tenant_work'
+"""
 
 
 def queue(tenant_id: UUID, items: int, memories: int = 1) -> list[UUID]:
@@ -77,6 +81,28 @@ def test_tenants_that_share_a_stage_have_short_turns(tenants: list[UUID]) -> Non
         assert (turn.tenant_id, len(turn.memory_ids)) == (tenant_id, SHARED)
         assert turn.is_shared
         assert turn.are_several
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_claim_reads_a_few_of_the_items_that_wait(service: Service, tenants: list[UUID], is_shared: bool) -> None:
+    """Without statistics, the planner takes the queue for empty, and read all of a tenant's items for each claim."""
+    service.rows("ANALYZE tenant_work")
+    service.rows(
+        "INSERT INTO tenant_work (stage, tenant_id, memory_ids) "
+        "SELECT %s, tenant_id, ARRAY[gen_random_uuid()] FROM generate_series(1, 5000), unnest(%s::uuid[]) AS tenant_id",
+        INDEX,
+        tenants,
+    )
+    database.close()  # statistics belong to the connection until they are flushed
+    with database.shared() as tx:
+        sharing = Sharing(SHARED, is_shared=is_shared, one_turn=True)
+        turn = work_queue.claim(
+            tx, INDEX, claim_id=uuid4(), after=NIL, limit=LIMIT, lease_seconds=LEASE_SECONDS, sharing=sharing
+        )
+        assert turn is not None
+        rows: int = tx.execute(text(ROWS_READ)).scalar_one()
+    assert len(turn.memory_ids) == SHARED
+    assert rows < 1000, "the queue has 10,000 items"
 
 
 def test_a_turn_is_short_if_tenants_shared_the_stage_a_moment_ago(tenants: list[UUID]) -> None:
