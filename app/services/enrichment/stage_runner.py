@@ -82,6 +82,14 @@ _taking = Lock()
 def run_index_stage() -> int:
     """Index queued memories for one slice; return the number processed."""
     queues.clear_nudge(queues.INDEX)
+    return index_stored()
+
+
+def index_stored() -> int:
+    """Do as `run_index_stage`, in the task that stored the memories; a nudge for another task remains.
+
+    A few memories become searchable sooner than by a message to another task.
+    """
     return _run_slice(work_queue.INDEX, _index_claim, settings().index_rows, "indexed_memories", queues.INDEX)
 
 
@@ -92,16 +100,17 @@ def embed(threads: int = 1) -> int:
         threads: Number of concurrent batches, at most `EMBED_THREADS`.
     """
     queues.clear_nudge(queues.EMBED_MEMORIES)
-    ends_at = time.monotonic() + settings().slice_seconds
     ended: set[Future[int]] = set()
     with ThreadPoolExecutor(threads) as pool:
-        running = {pool.submit(_embed_slice) for _ in range(threads)}
+        first = frozenset(pool.submit(_embed_slice) for _ in range(threads))
+        running = set(first)
         while running:
-            has_idle = len(running) < threads and time.monotonic() < ends_at
+            has_idle = len(running) < threads and not first.isdisjoint(running)
             done, running = wait(running, IDLE_SECONDS if has_idle else None, FIRST_COMPLETED)
             ended |= done
             is_well = all(each.exception() is None for each in ended)
-            # Another tenant's new memories would otherwise wait until the working thread's turn or slice ends.
+            # Another tenant's new memories would otherwise wait until the working thread's turn or slice ends, which a
+            # slow provider delays.
             if running and has_idle and is_well and queues.clear_nudge(queues.EMBED_MEMORIES):
                 running.add(pool.submit(_embed_slice))
     embedded = sum(each.result() for each in ended)
@@ -111,7 +120,7 @@ def embed(threads: int = 1) -> int:
 
 
 def _embed_slice() -> int:
-    return _run_slice(work_queue.EMBED, _embed, _embed_rows(), "embedded_memories", queues.EMBED_MEMORIES)
+    return _run_slice(work_queue.EMBED, embed_memories, _embed_rows(), "embedded_memories", queues.EMBED_MEMORIES)
 
 
 def _embed_rows() -> int:
@@ -130,12 +139,6 @@ def _index_claim(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
     return index_memories(tenant_id, memory_ids, current_policy.read(tenant_id))
 
 
-def _embed(tenant_id: UUID, memory_ids: Sequence[UUID]) -> int:
-    embedded = embed_memories(tenant_id, memory_ids)
-    tenant_indexes.ensure_job(tenant_id)
-    return embedded
-
-
 def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str) -> int:
     started_at = time.monotonic()
     processed = 0
@@ -148,6 +151,8 @@ def _run_slice(stage: str, process: Process, limit: int, counter: str, task: str
         seconds = time.monotonic() - turn_started_at
         _turn_sizes[stage].record(done, seconds)
         processed += done
+        if done and stage == work_queue.EMBED:
+            tenant_indexes.ensure_job(claim.tenant_id)
         if stage == work_queue.SCORE and claim.is_shared and _is_search_behind():
             _rest(min(REST_FACTOR * seconds, settings().slice_seconds))
         elapsed = time.monotonic() - started_at

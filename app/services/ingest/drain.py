@@ -20,6 +20,7 @@ from app.domain.ingest.envelope import MalformedEnvelope, decode_envelope, first
 from app.domain.ingest.memory import with_expiry
 from app.domain.turns import TurnSize
 from app.errors import Invalid, Unreadable, stored_name
+from app.services.enrichment import stage_runner
 from app.services.ingest import upsert_by_external_id
 from app.services.transient_errors import is_transient
 from app.services.uses import reinforcement
@@ -40,16 +41,26 @@ INDEX_WAITS_SECONDS = 1.0
 """Time for which a nudge for the index stage, which shares the lane, may wait for a process before a drain task ends.
 The index stage also lets the drain go first (`SHARED_LANE_SECONDS` of `stage_runner`)."""
 
+FEW_MEMORIES = 20
+"""Maximum number of memories that a drain task indexes itself: a message to another task takes longer than they do."""
+
 # Size of a turn while several tenants have pending entries, computed from the speed of this process's turns.
 _turn_size = TurnSize(least=500, first=1000)
 
 log = structlog.get_logger(__name__)
 
 
+def drain_and_index() -> None:
+    """Do as `drain_streams`, then index the memories if they are few, so that a lone memory is soon searchable."""
+    if 0 < drain_streams() <= FEW_MEMORIES:
+        stage_runner.index_stored()
+
+
 def drain_streams() -> int:
     """Store the waiting entries of one tenant after another until none are left or the slice ends.
 
     The slice also ends if the index stage waits for the lane, so that neither starves on an overloaded machine.
+    More than `FEW_MEMORIES` cause a nudge for the index stage; `drain_and_index` indexes fewer.
 
     Returns:
         The number of memories stored.
@@ -58,20 +69,21 @@ def drain_streams() -> int:
         sqlalchemy.exc.OperationalError: PostgreSQL failed; no data is lost, since the entries are delivered again.
         redis.RedisError: Redis failed; no data is lost, since the entries are delivered again.
     """
-    began = nudged = time.monotonic()
+    began = time.monotonic()
+    nudged: float | None = None
     index_waits_since: float | None = None
     stored = 0
     turn = stream_reader().claim(first=True, shared_memories=_turn_size.memories)
     while turn is not None:
         turn_began = time.monotonic()
+        if stored and (nudged is None or turn_began - nudged >= NUDGE_EVERY_SECONDS):
+            # Enrichment starts before the end of a long slice.
+            index_waits_since = (index_waits_since or turn_began) if _nudge_enrichment() else None
+            nudged = turn_began
         with tracing.trace_work("store", _trace_contexts(turn), {"requests": len(turn.suspects) + len(turn.fresh)}):
             stored_now = _store_entries(turn)
         now = time.monotonic()
         _turn_size.record(stored_now, now - turn_began)
-        if stored_now and (not stored or now - nudged >= NUDGE_EVERY_SECONDS):
-            # Enrichment starts before the end of a long slice.
-            index_waits_since = (index_waits_since or now) if _nudge_enrichment() else None
-            nudged = now
         stored += stored_now
         does_index_wait = index_waits_since is not None and now - index_waits_since >= INDEX_WAITS_SECONDS
         if does_index_wait or now - began >= settings().slice_seconds:
@@ -79,8 +91,11 @@ def drain_streams() -> int:
             break
         turn = stream_reader().claim(first=False, shared_memories=_turn_size.memories)
     if stored:
-        _nudge_enrichment()
         metrics.count("stored_memories", stored)
+    if stored > FEW_MEMORIES:
+        _nudge_enrichment()
+    elif stored:
+        queues.nudge(queues.EMBED_MEMORIES)
     return stored
 
 

@@ -50,10 +50,32 @@ def test_the_index_stage_has_turns_while_requests_keep_arriving(
     while lane:
         task = lane.popleft()
         if task == queues.DRAIN:
-            drain.drain_streams()
+            drain.drain_and_index()
             waiting.append(unindexed())
         elif task == queues.INDEX:
             stage_runner.run_index_stage()
     assert max(waiting) <= 3, "the drain stores no more than a few requests before the index stage has a turn"
     assert not unindexed()
     assert len(service.texts(tenant.tenant_id)) == REQUESTS
+
+
+@pytest.mark.parametrize("stored", [drain.FEW_MEMORIES, drain.FEW_MEMORIES + 1])
+def test_a_drain_task_indexes_a_few_memories_itself(
+    service: Service, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(queues, "enqueue", lambda task, *_, **__: sent.append(task))
+    tenant = service.tenant()
+    service.send(tenant.tenant_id, *(f"memory {number}" for number in range(stored)))
+    drain.drain_and_index()
+    unindexed = service.one("SELECT count(*) FROM tenant_work WHERE stage = 'index'")
+    assert (queues.INDEX in sent, unindexed > 0) == ((False, False) if stored <= drain.FEW_MEMORIES else (True, True))
+    assert queues.EMBED_MEMORIES in sent
+
+
+def test_a_drain_task_that_indexes_leaves_the_nudge_of_a_waiting_index_task(service: Service) -> None:
+    """Its flag prevents a second message of the task in the lane."""
+    queues.nudge(queues.INDEX)
+    service.send(service.tenant().tenant_id, "a memory")
+    drain.drain_and_index()
+    assert queues.nudge(queues.INDEX)
