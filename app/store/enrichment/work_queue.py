@@ -140,7 +140,7 @@ def claim(
 
 
 # The queue is empty most of the time, so the planner's statistics say so while thousands of items wait, and it would
-# read all of them for each claim. The primary key has the order in which items are claimed.
+# read all of them for each claim. The primary key has the order in which items are claimed (record 0109).
 _IN_ORDER_SQL = """SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
   set_config('enable_sort', 'off', true)"""
 _IN_ORDER = text(_IN_ORDER_SQL)
