@@ -34,6 +34,7 @@ def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, 
         f"{connection.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
         connection.TURNS,
         connection.closed_key(UUID(tenant_id)),
+        connection.QUEUE,
     ]
     limits = [PLENTY] * 5
     said = int(number) if number.isdigit() and len(number) < 10 else 0

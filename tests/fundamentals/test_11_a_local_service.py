@@ -50,7 +50,7 @@ def test_a_local_service_keeps_its_data_and_leaves_no_process(tmp_path: Path) ->
     asyncio.run(again())
     with pytest.raises(Misconfigured, match="batch_size"):
         Ebbing.local(home, start_timeout=PATIENCE_SECONDS, batch_size=0)
-    assert set(descendants(os.getpid())) <= others
+    assert set(children(os.getpid())) <= others
 
 
 @pytest.mark.kills
