@@ -9,6 +9,7 @@ from uuid import UUID
 import redis
 
 from app.clients.redis import connection
+from app.clients.redis.accept_arguments import NUDGE, accept_keys
 from app.domain.ingest.envelope import pack
 from app.domain.ingest.ids import generate_base
 
@@ -24,18 +25,9 @@ def push(client: redis.Redis, tenant_id: str, body: bytes, memories: int = 1) ->
 
 def push_raw(client: redis.Redis, tenant_id: str, number: bytes, header: bytes, body: bytes) -> bytes:
     """Append an entry with arbitrary bytes for the number of memories and the header."""
-    keys = [
-        connection.stream_key(tenant_id),
-        connection.idempotency_key(UUID(tenant_id), ""),
-        connection.RING,
-        connection.RING_MEMBERS,
-        connection.HELD,
-        connection.BACKLOG,
-        f"{connection.NUDGE_PREFIX}nobody",  # otherwise the door would assume that a worker has already been woken
-        connection.TURNS,
-        connection.closed_key(UUID(tenant_id)),
-        connection.QUEUE,
-    ]
+    keys = accept_keys(UUID(tenant_id))
+    # Otherwise the door would assume that a worker has already been woken.
+    keys[keys.index(NUDGE)] = f"{connection.NUDGE_PREFIX}nobody"
     limits = [PLENTY] * 5
     said = int(number) if number.isdigit() and len(number) < 10 else 0
     arguments: list[str | int | bytes] = [

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from app import queues
 from app.clients.redis import connection, stream
+from app.clients.redis.accept_arguments import accept_keys
 from app.domain.ingest.envelope import pack
 from app.domain.ingest.ids import RANDOM_BYTES, generate_base
 from app.services.ingest import drain
@@ -46,17 +47,7 @@ def fill(tenant_id: UUID, bodies: Sequence[bytes], memories: int) -> None:
     """Add bodies to the tenant's stream with the script that ingest uses, many per round trip."""
     client = stream.client()
     accept = client.script_load(connection.script("accept"))
-    names = [
-        connection.stream_key(tenant_id),
-        connection.idempotency_key(tenant_id, ""),
-        connection.RING,
-        connection.RING_MEMBERS,
-        connection.HELD,
-        connection.BACKLOG,
-        f"{connection.NUDGE_PREFIX}{queues.DRAIN}",
-        connection.TURNS,
-        connection.closed_key(tenant_id),
-    ]
+    names = accept_keys(tenant_id)
     endless = 2**40
     for start in range(0, len(bodies), PIPELINED):
         with client.pipeline(transaction=False) as pipe:
