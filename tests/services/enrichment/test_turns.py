@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -137,7 +138,9 @@ def test_an_idle_thread_embeds_what_arrives_during_another_tenant_s_turn(
 
     monkeypatch.setattr(stage_runner, "embed_memories", embed)
     service.configure(slice_seconds=slice_seconds)
-    stage_runner.embed(threads=2)
+    embedded = list(iter(partial(stage_runner.embed, threads=2), 0))
+    assert sum(embedded) == 2 * WORK_ITEM_MEMORIES + 1
+    assert len(embedded) == 1 or slice_seconds < PATIENCE_SECONDS, "a long slice embeds everything"
     assert processed[:2] == [flood, quiet]
 
 

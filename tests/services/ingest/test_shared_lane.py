@@ -59,9 +59,9 @@ def test_the_index_stage_has_turns_while_requests_keep_arriving(
     assert len(service.texts(tenant.tenant_id)) == REQUESTS
 
 
-@pytest.mark.parametrize("stored", [drain.FEW_MEMORIES, drain.FEW_MEMORIES + 1])
+@pytest.mark.parametrize(("stored", "is_left"), [(drain.FEW_MEMORIES, False), (drain.FEW_MEMORIES + 1, True)])
 def test_a_drain_task_indexes_a_few_memories_itself(
-    service: Service, monkeypatch: pytest.MonkeyPatch, stored: int
+    service: Service, monkeypatch: pytest.MonkeyPatch, stored: int, is_left: bool
 ) -> None:
     sent: list[str] = []
     monkeypatch.setattr(queues, "enqueue", lambda task, *_, **__: sent.append(task))
@@ -69,7 +69,7 @@ def test_a_drain_task_indexes_a_few_memories_itself(
     service.send(tenant.tenant_id, *(f"memory {number}" for number in range(stored)))
     drain.drain_and_index()
     unindexed = service.one("SELECT count(*) FROM tenant_work WHERE stage = 'index'")
-    assert (queues.INDEX in sent, unindexed > 0) == ((False, False) if stored <= drain.FEW_MEMORIES else (True, True))
+    assert (queues.INDEX in sent, unindexed > 0) == (is_left, is_left)
     assert queues.EMBED_MEMORIES in sent
 
 
